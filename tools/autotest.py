@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the Autotest suites of a built Open vSwitch tree and reads their
+results.
+
+Used by tools/check and tools/check-upstream.  A test is identified by the
+file that defines it, its title, and its rank among equal titles of that file:
+numbers change whenever a test is added.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
+
+PASS, FAIL, SKIP = "pass", "fail", "skip"
+
+LIST_RE = re.compile(r"^ *(\d+): ([^ ]+):(\d+) +(.*)$")
+RESULT_RE = re.compile(r"^ *(\d+): .*?  *"
+                       r"(ok|skipped|FAILED|failed|expected failure|"
+                       r"UNEXPECTED PASS)(?: \((.*)\))?$")
+STATUS = {"ok": PASS, "skipped": SKIP, "FAILED": FAIL, "failed": FAIL,
+          "expected failure": PASS, "UNEXPECTED PASS": FAIL}
+
+
+class Key(NamedTuple):
+    """What stays the same about a test from one tree to another."""
+    file: str
+    title: str
+    rank: int
+
+    def __str__(self) -> str:
+        rank = f" #{self.rank + 1}" if self.rank else ""
+        return f"{self.file}: {self.title}{rank}"
+
+
+@dataclass
+class Test:
+    number: int
+    line: int
+    key: Key
+    keywords: List[str]
+
+
+@dataclass
+class Result:
+    status: str
+    detail: str = ""
+
+
+def default_jobs() -> int:
+    """Many tests wait for something most of their time, so twice as many
+    run at once as there are processors, and one more pair."""
+    return 2 * len(os.sched_getaffinity(0)) + 2
+
+
+class Progress:
+    """One line that updates on a terminal, a plain line now and then
+    elsewhere."""
+
+    def __init__(self, what: str, total: int, interval: float = 30.0):
+        self.what = what
+        self.total = total
+        self.done = 0
+        self.bad = 0
+        self.tty = sys.stderr.isatty()
+        self.interval = 0.2 if self.tty else interval
+        self.start = self.last = time.monotonic()
+
+    def step(self, status: str) -> None:
+        self.done += 1
+        self.bad += status == FAIL
+        now = time.monotonic()
+        if now - self.last >= self.interval or self.done == self.total:
+            self.last = now
+            self.show()
+
+    def show(self) -> None:
+        took = int(time.monotonic() - self.start)
+        text = (f"{self.what}: {self.done:,} of {self.total:,} tests, "
+                f"{self.bad} failed, {took // 60}:{took % 60:02d}")
+        if self.tty:
+            end = "\n" if self.done == self.total else ""
+            print(f"\r{text}\033[K", end=end, file=sys.stderr, flush=True)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+
+class Suite:
+    """The suite 'name' of the built tree 'tree'."""
+
+    def __init__(self, tree: Path, name: str = "testsuite"):
+        self.tree = tree.resolve()
+        self.name = name
+        self.script = self.tree / "tests" / name
+        self.env = {k: v for k, v in os.environ.items()
+                    if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL",
+                                 "TESTSUITEFLAGS", "RECHECK")}
+        # Some tests ask git where the top of the tree is.  It must not find
+        # the repository around the build directory.
+        self.env["GIT_CEILING_DIRECTORIES"] = str(self.tree.parent)
+
+    def build(self) -> None:
+        """Brings the programs and data that the suite needs up to date."""
+        make = os.environ.get("MAKE", "make")
+        jobs = len(os.sched_getaffinity(0))
+        log = self.tree / "tests" / "build.log"
+        with open(log, "w", encoding="utf-8") as out:
+            done = subprocess.run(
+                [make, "-j", str(jobs), "check", "TESTSUITEFLAGS=--version"],
+                cwd=self.tree, env=self.env, stdin=subprocess.DEVNULL,
+                stdout=out, stderr=subprocess.STDOUT, check=False)
+            if done.returncode == 0 and self.name != "testsuite":
+                done = subprocess.run(
+                    [make, f"tests/{self.name}"], cwd=self.tree,
+                    env=self.env, stdin=subprocess.DEVNULL,
+                    stdout=out, stderr=subprocess.STDOUT, check=False)
+        if done.returncode:
+            tail = log.read_text(errors="replace").splitlines()[-20:]
+            raise SystemExit("\n".join(tail) +
+                             f"\nbuilding {self.tree} failed; see {log}")
+
+    def _command(self) -> List[str]:
+        make = os.environ.get("MAKE", "make")
+        path = subprocess.run(
+            [make, "-s", "--no-print-directory",
+             "--eval=ovs-cost-print: ; @echo '$(AUTOTEST_PATH)'",
+             "ovs-cost-print"],
+            cwd=self.tree, env=self.env, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=True)
+        return ["/bin/bash", f"./tests/{self.name}", "-C", "tests",
+                "AUTOTEST_PATH=" + path.stdout.splitlines()[-1]]
+
+    def tests(self) -> Dict[Key, Test]:
+        """All tests of the suite, in its order."""
+        out = subprocess.run(
+            ["/bin/bash", str(self.script), "--list"], cwd=self.tree,
+            env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, check=True).stdout
+        found: Dict[Key, Test] = {}
+        test: Optional[Test] = None
+        for text in out.splitlines():
+            match = LIST_RE.match(text)
+            if match:
+                file, title = match.group(2), match.group(4).strip()
+                rank = 0
+                while Key(file, title, rank) in found:
+                    rank += 1
+                key = Key(file, title, rank)
+                test = Test(int(match.group(1)), int(match.group(3)), key, [])
+                found[key] = test
+            elif test and text.startswith("      "):
+                test.keywords += text.split()
+        return found
+
+    def run(self, tests: Iterable[Test], jobs: int,
+            on_result: Optional[Callable[[Test, Result], None]] = None,
+            options: Iterable[str] = ()) -> Dict[Key, Result]:
+        """Runs 'tests', 'jobs' of them at a time, and calls 'on_result' as
+        each one ends.  A test that ended without a verdict counts as
+        failed."""
+        by_number = {t.number: t for t in tests}
+        results: Dict[Key, Result] = {}
+        if not by_number:
+            return results
+        command = self._command() + list(options) + [f"-j{jobs}"]
+        command += _ranges(sorted(by_number))
+        with subprocess.Popen(command, cwd=self.tree, env=self.env,
+                              stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True,
+                              errors="replace",
+                              start_new_session=True) as suite:
+            try:
+                assert suite.stdout
+                for text in suite.stdout:
+                    match = RESULT_RE.match(text.rstrip())
+                    test = match and by_number.get(int(match.group(1)))
+                    if not match or not test or test.key in results:
+                        continue
+                    result = Result(STATUS[match.group(2)],
+                                    match.group(3) or "")
+                    results[test.key] = result
+                    if on_result:
+                        on_result(test, result)
+            except BaseException:
+                os.killpg(suite.pid, signal.SIGTERM)
+                raise
+        for test in by_number.values():
+            if test.key not in results:
+                results[test.key] = Result(FAIL, "no verdict")
+                if on_result:
+                    on_result(test, results[test.key])
+        return results
+
+
+def _ranges(numbers: List[int]) -> List[str]:
+    """Returns sorted 'numbers' as the ranges that Autotest takes."""
+    out: List[List[int]] = []
+    for number in numbers:
+        if out and out[-1][1] == number - 1:
+            out[-1][1] = number
+        else:
+            out.append([number, number])
+    return [f"{a}-{b}" if a != b else str(a) for a, b in out]
+
+
+def terminate_on_sigterm() -> None:
+    """Makes SIGTERM and SIGHUP unwind like an interrupt, so that a suite in
+    flight is stopped and not left behind."""
+    def stop(_signo: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+    signal.signal(signal.SIGTERM, stop)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, stop)

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What prepare, refresh, lint and check-series share: the overlay, the series,
+and the prepared tree with its small git repository."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Dict, Iterable, Iterator, List, Optional
+
+TOP = Path(__file__).resolve().parent.parent
+
+# Where overlay files may be, next to overlay.mk itself.
+OVERLAY_DIRS = ("lib", "ofproto", "vswitchd", "utilities", "python", "tests",
+                "Documentation", "include", "m4")
+NOT_OVERLAY = ("*~", "*.orig", "*.rej", "*.pyc", "*.o", ".*", "#*#")
+
+# In the prepared tree, out of the way of everything that is OVS's.
+STATE_DIR = ".ovs-cost"
+
+# Files that autotools and the build write where a release has them too.
+GENERATED = ("aclocal.m4", "config.h.in", "configure", "configure~",
+             "Makefile.in", "package.m4", "build-aux/ar-lib",
+             "build-aux/compile", "build-aux/config.*", "build-aux/depcomp",
+             "build-aux/install-sh", "build-aux/ltmain.sh",
+             "build-aux/missing", "build-aux/py-compile",
+             "build-aux/test-driver", "m4/libtool.m4", "m4/lt*.m4",
+             "tests/testsuite", "tests/*-testsuite", "*.pyc", "*.o", "*.lo")
+
+
+class Failure(Exception):
+    """Something that the user is told, without a traceback."""
+
+
+def fail(message: str) -> None:
+    raise Failure(message)
+
+
+def run_main(main) -> None:
+    """Runs 'main' and exits with its status; a Failure becomes a message."""
+    try:
+        sys.exit(main())
+    except Failure as e:
+        name = Path(sys.argv[0]).name
+        print(f"{name}: {e}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def same(a: Path, b: Path) -> bool:
+    return (a.is_file() and b.is_file()
+            and a.stat().st_size == b.stat().st_size
+            and a.read_bytes() == b.read_bytes())
+
+
+@contextmanager
+def lock(directory: Path) -> Iterator[None]:
+    """Holds the lock of the build directory 'directory'."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / ".lock-trees", "w", encoding="utf-8") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another run is preparing a tree in {directory}; "
+                  "waiting for it", file=sys.stderr)
+            fcntl.flock(f, fcntl.LOCK_EX)
+        yield
+
+
+# Bases.
+
+
+def read_base(name: str) -> Dict[str, str]:
+    """Returns the variables of bases/NAME."""
+    path = TOP / "bases" / name
+    if not path.is_file():
+        known = " ".join(sorted(p.name for p in (TOP / "bases").iterdir()))
+        fail(f"there is no base '{name}' in bases/ (there is: {known})")
+    return dict(re.findall(r'^(\w+)="(.*)"$', path.read_text(), re.M))
+
+
+def ovs_version(tree: Path) -> Optional[str]:
+    """Returns the version of the OVS source in 'tree', None if it is not
+    OVS."""
+    try:
+        text = (tree / "configure.ac").read_text()
+    except OSError:
+        return None
+    match = re.search(r"AC_INIT\(openvswitch, *([^,)\s]+)", text)
+    return match.group(1) if match else None
+
+
+def is_generated(path: str) -> bool:
+    return any(fnmatch(path, p) or fnmatch(path, "*/" + p)
+               for p in GENERATED)
+
+
+# The overlay.
+
+
+def overlay_files() -> List[str]:
+    """Returns the paths of all overlay files, relative to the top."""
+    found = ["overlay.mk"]
+    for name in OVERLAY_DIRS:
+        for root, dirs, files in os.walk(TOP / name):
+            dirs[:] = [d for d in dirs if d != "__pycache__"]
+            for file in files:
+                if not any(fnmatch(file, p) for p in NOT_OVERLAY):
+                    path = Path(root, file).relative_to(TOP)
+                    found.append(path.as_posix())
+    return sorted(found)
+
+
+# The series.
+
+
+@dataclass
+class Patch:
+    name: str
+    stock: bool = False         # The stock tree takes it too.
+    text: bytes = b""
+    files: List[str] = field(default_factory=list)
+
+    @property
+    def path(self) -> Path:
+        return TOP / "patches" / self.name
+
+
+def read_series(series: str = "patches/series") -> List[Patch]:
+    """Returns the patches of 'series', read and looked through."""
+    patches = []
+    for line in (TOP / series).read_text().splitlines():
+        name, _, comment = line.partition("#")
+        name = name.strip()
+        if not name:
+            continue
+        patch = Patch(name, comment.split()[:1] == ["stock"])
+        if not patch.path.is_file():
+            fail(f"{series} names {name}, which is not in patches/")
+        patch.text = patch.path.read_bytes()
+        text = patch.text.decode(errors="replace")
+        for old, new in re.findall(r"^--- (\S+).*\n\+\+\+ (\S+)", text, re.M):
+            if old == "/dev/null" or new == "/dev/null":
+                file = (new if old == "/dev/null" else old)[2:]
+                what = "adds" if old == "/dev/null" else "removes"
+                fail(f"{name} {what} {file}: patches only change files of "
+                     "OVS; new files belong to the overlay")
+            if new[2:] not in patch.files:
+                patch.files.append(new[2:])
+        if not patch.files:
+            fail(f"{name} changes no file")
+        patches.append(patch)
+    return patches
+
+
+# git, deaf to what the user has configured.
+
+
+GIT_ENV = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": ":",
+    "GIT_SEQUENCE_EDITOR": ":",
+    "LC_ALL": "C",
+}
+GIT_DATE = "2026-01-01T00:00:00+0000"
+GIT_NAME = "ovs-cost developers"
+GIT_EMAIL = "dev@ovs-cost.example"
+
+
+def git_env(extra: Optional[Dict[str, str]] = None) -> Dict[str, str]:
+    env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    env.update(GIT_ENV)
+    env.update(GIT_COMMITTER_NAME=GIT_NAME, GIT_COMMITTER_EMAIL=GIT_EMAIL,
+               GIT_COMMITTER_DATE=GIT_DATE)
+    env.update(extra or {})
+    return env
+
+
+def git(tree: Path, *args: str, check: bool = True,
+        data: Optional[bytes] = None,
+        env: Optional[Dict[str, str]] = None
+        ) -> "subprocess.CompletedProcess[bytes]":
+    done = subprocess.run(
+        ["git", "-C", str(tree), "-c", "core.autocrlf=false",
+         "-c", "core.hooksPath=/dev/null", "-c", "core.safecrlf=false",
+         "-c", "core.fileMode=false", "-c", "commit.gpgSign=false",
+         "-c", "core.quotePath=false", "-c", "safe.directory=*",
+         "-c", "core.abbrev=12", "-c", "advice.detachedHead=false",
+         *args],
+        input=b"" if data is None else data, capture_output=True,
+        # Never the repository around the build directory.
+        env=git_env({"GIT_CEILING_DIRECTORIES": str(tree.resolve().parent),
+                     **(env or {})}), check=False)
+    if check and done.returncode:
+        fail(f"git {' '.join(args)} in {tree} failed:\n"
+             + (done.stdout + done.stderr).decode(errors="replace"))
+    return done
+
+
+def git_out(tree: Path, *args: str) -> str:
+    return git(tree, *args).stdout.decode(errors="replace").strip()
+
+
+def git_init(tree: Path) -> None:
+    git(tree, "init", "-q", "-b", "series")
+    (tree / ".git/info").mkdir(exist_ok=True)
+    # Everything else in the tree is not ours to look at.
+    (tree / ".git/info/exclude").write_text("*\n")
+    # For those who commit in the tree.
+    git(tree, "config", "core.abbrev", "12")
+
+
+# The state of a prepared tree.
+
+
+@dataclass
+class State:
+    """What is known of a prepared tree, kept in it."""
+    fingerprint: str = ""
+    base: str = ""              # Where the pristine files are.
+    base_id: str = ""
+    head: str = ""              # The last commit that prepare made.
+    links: List[str] = field(default_factory=list)
+    patched: List[str] = field(default_factory=list)
+    patches: Dict[str, str] = field(default_factory=dict)  # Name to digest.
+    commits: Dict[str, str] = field(default_factory=dict)  # Commit to name.
+    complete: bool = False
+
+    @staticmethod
+    def load(tree: Path) -> Optional["State"]:
+        try:
+            return State(**json.loads(
+                (tree / STATE_DIR / "state").read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def save(self, tree: Path) -> None:
+        directory = tree / STATE_DIR
+        directory.mkdir(exist_ok=True)
+        temp = directory / "state.tmp"
+        temp.write_text(json.dumps(self.__dict__, indent=1) + "\n")
+        temp.replace(directory / "state")
+
+
+def make_history(shadow: Path, base: Path, ovs: Path, base_id: str,
+                 patches: List[Patch], overlay: List[str]) -> Dict[str, str]:
+    """Makes 'shadow' a git repository with the files that 'patches' change
+    and links to the 'overlay', one commit for each patch, as it will be in
+    the tree 'ovs'.  Returns the patch of each commit."""
+    shutil.rmtree(shadow, ignore_errors=True)
+    shadow.mkdir(parents=True)
+    for patch in patches:
+        for file in patch.files:
+            if file in overlay:
+                fail(f"{patch.name} changes {file}, which is an overlay "
+                     "file: edit it in place")
+            if not (base / file).is_file():
+                fail(f"{patch.name} changes {file}, which is not in "
+                     f"{base_id}")
+            (shadow / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(base / file, shadow / file)
+            shutil.copymode(base / file, shadow / file)
+    for file in overlay:
+        (shadow / file).parent.mkdir(parents=True, exist_ok=True)
+        (shadow / file).symlink_to(link_target(ovs, file))
+
+    git_init(shadow)
+    author = {"GIT_AUTHOR_NAME": GIT_NAME, "GIT_AUTHOR_EMAIL": GIT_EMAIL,
+              "GIT_AUTHOR_DATE": GIT_DATE}
+    git(shadow, "add", "-f", "-A")
+    git(shadow, "commit", "-q", "--allow-empty", "-m",
+        f"{base_id}: What the series changes, and the overlay.", env=author)
+    git(shadow, "tag", "base")
+    commits = {}
+    for patch in patches:
+        apply_patch(shadow, patch, base_id)
+        commits[git_out(shadow, "rev-parse", "HEAD")] = patch.name
+    return commits
+
+
+def apply_patch(shadow: Path, patch: Patch, base_id: str) -> None:
+    # The contract is patch(1) without fuzz, so that is what is tried first.
+    done = subprocess.run(
+        ["patch", "-p1", "-F0", "--dry-run", "--force", "-i",
+         str(patch.path)],
+        cwd=shadow, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, env=git_env(), check=False)
+    if done.returncode:
+        fail(f"patches/{patch.name} does not apply to {base_id} without "
+             f"fuzz:\n{done.stdout.decode(errors='replace')}"
+             "The tree is as it was.")
+    done = git(shadow, "am", "-q", "--committer-date-is-author-date",
+               "--whitespace=nowarn", str(patch.path), check=False)
+    if done.returncode:
+        git(shadow, "am", "--abort", check=False)
+        fail(f"patches/{patch.name} does not apply to {base_id}, or lacks "
+             "the header of git format-patch:\n"
+             + (done.stdout + done.stderr).decode(errors="replace")
+             + "The tree is as it was.")
+
+
+def link_target(ovs: Path, file: str) -> str:
+    """Returns where the link 'file' in the tree 'ovs' points: relative when
+    the tree is inside the checkout, so that the checkout can be moved."""
+    source = TOP / file
+    if ovs.resolve().is_relative_to(TOP):
+        return os.path.relpath(source, (ovs.resolve() / file).parent)
+    return str(source)
+
+
+def changed_files(base: Path, tree: Path, skip: Iterable[str]) -> List[str]:
+    """Returns the files of 'base' that differ in 'tree', other than generated
+    ones and those in 'skip'."""
+    skip = set(skip)
+    found = []
+    for root, dirs, files in os.walk(base):
+        dirs[:] = [d for d in dirs if d not in (".git", "__pycache__")]
+        for name in files:
+            path = Path(root, name)
+            file = path.relative_to(base).as_posix()
+            if file in skip or is_generated(file) or path.is_symlink():
+                continue
+            copy = tree / file
+            if copy.exists() and not same(path, copy):
+                found.append(file)
+    return sorted(found)
