@@ -1,0 +1,187 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#include <config.h>
+
+#include "cost-histogram.h"
+
+#include <math.h>
+
+/* floor(1e9 * 2**(SUB / 8) * 2**33), the eight edges of a doubling, in
+ * nanoseconds, as fixed-point numbers with 33 fractional bits. */
+#define EDGE_0 UINT64_C(0x7735940000000000)
+#define EDGE_1 UINT64_C(0x81ffa7a9549ca6e3)
+#define EDGE_2 UINT64_C(0x8dc3b8960164a7d9)
+#define EDGE_3 UINT64_C(0x9a9867054d512391)
+#define EDGE_4 UINT64_C(0xa8965f74bf065071)
+#define EDGE_5 UINT64_C(0xb7d88a12d0dd9ea0)
+#define EDGE_6 UINT64_C(0xc87c3e7d03cdbec3)
+#define EDGE_7 UINT64_C(0xdaa17c2cd19555db)
+
+/* The edges of the doublings that start at 2**EXP seconds. */
+#define EDGES1(EXP) \
+    EDGE_0 >> (33 - (EXP)), EDGE_1 >> (33 - (EXP)), \
+    EDGE_2 >> (33 - (EXP)), EDGE_3 >> (33 - (EXP)), \
+    EDGE_4 >> (33 - (EXP)), EDGE_5 >> (33 - (EXP)), \
+    EDGE_6 >> (33 - (EXP)), EDGE_7 >> (33 - (EXP))
+#define EDGES6(EXP) \
+    EDGES1(EXP), EDGES1((EXP) + 1), EDGES1((EXP) + 2), \
+    EDGES1((EXP) + 3), EDGES1((EXP) + 4), EDGES1((EXP) + 5)
+
+const uint64_t cost_hist_edges[COST_HIST_N_EDGES] = {
+    EDGES6(-30), EDGES6(-24), EDGES6(-18), EDGES6(-12), EDGES6(-6), EDGES6(0),
+    EDGE_0 >> (33 - COST_HIST_MAX_EXP),
+};
+
+/* Makes 'hist' empty.  The caller must be the thread that writes it, or no
+ * thread may write it yet. */
+void
+cost_hist_clear(struct cost_hist *hist)
+{
+    atomic_store_relaxed(&hist->sum, 0);
+    atomic_store_relaxed(&hist->sum_sq_lo, 0);
+    atomic_store_relaxed(&hist->sum_sq_hi, 0);
+    atomic_store_relaxed(&hist->min, UINT64_MAX);
+    atomic_store_relaxed(&hist->max, 0);
+    for (size_t i = 0; i < COST_HIST_N_BUCKETS; i++) {
+        atomic_store_relaxed(&hist->buckets[i], 0);
+    }
+}
+
+/* Makes 'snap' empty. */
+void
+cost_hist_snapshot_init(struct cost_hist_snapshot *snap)
+{
+    memset(snap, 0, sizeof *snap);
+    snap->min = UINT64_MAX;
+}
+
+/* Copies 'hist' to 'snap'.  See the thread-safety section in the header for
+ * what a thread other than the writer gets. */
+void
+cost_hist_read(const struct cost_hist *hist_, struct cost_hist_snapshot *snap)
+{
+    struct cost_hist *hist = CONST_CAST(struct cost_hist *, hist_);
+
+    atomic_read_relaxed(&hist->sum, &snap->sum);
+    atomic_read_relaxed(&hist->sum_sq_lo, &snap->sum_sq.u64.lo);
+    atomic_read_relaxed(&hist->sum_sq_hi, &snap->sum_sq.u64.hi);
+    atomic_read_relaxed(&hist->min, &snap->min);
+    atomic_read_relaxed(&hist->max, &snap->max);
+    snap->count = 0;
+    for (size_t i = 0; i < COST_HIST_N_BUCKETS; i++) {
+        atomic_read_relaxed(&hist->buckets[i], &snap->buckets[i]);
+        snap->count += snap->buckets[i];
+    }
+}
+
+/* Adds 'src' to 'dst'.  Merging is associative and commutative. */
+void
+cost_hist_snapshot_merge(struct cost_hist_snapshot *dst,
+                         const struct cost_hist_snapshot *src)
+{
+    if (!src->count) {
+        return;
+    }
+
+    dst->count += src->count;
+    dst->sum += src->sum;
+    dst->sum_sq.u64.lo += src->sum_sq.u64.lo;
+    dst->sum_sq.u64.hi += (src->sum_sq.u64.hi
+                           + (dst->sum_sq.u64.lo < src->sum_sq.u64.lo));
+    dst->min = MIN(dst->min, src->min);
+    dst->max = MAX(dst->max, src->max);
+    for (size_t i = 0; i < COST_HIST_N_BUCKETS; i++) {
+        dst->buckets[i] += src->buckets[i];
+    }
+}
+
+/* Returns the mean of the durations in 'snap', or 0 if there are none. */
+double
+cost_hist_snapshot_mean(const struct cost_hist_snapshot *snap)
+{
+    return snap->count ? (double) snap->sum / snap->count : 0;
+}
+
+/* Returns the standard deviation of the durations in 'snap' around their mean
+ * (that of a whole population, not the estimate from a sample), or 0 if there
+ * are none. */
+double
+cost_hist_snapshot_stddev(const struct cost_hist_snapshot *snap)
+{
+    if (!snap->count) {
+        return 0;
+    }
+
+    long double sum_sq = (ldexpl(snap->sum_sq.u64.hi, 64)
+                          + snap->sum_sq.u64.lo);
+    long double mean = (long double) snap->sum / snap->count;
+    long double variance = sum_sq / snap->count - mean * mean;
+
+    return variance > 0 ? sqrt(variance) : 0;
+}
+
+/* Returns the duration that a duration in bucket 'b' is taken for: the
+ * geometric mean of the bucket's edges, within what a whole number of
+ * nanoseconds in the bucket can be. */
+static double
+bucket_representative(unsigned int b)
+{
+    double width = exp2(1.0 / (1 << COST_HIST_SCALE));
+    double upper = cost_hist_edges[b];
+    double lower = cost_hist_edges[b - 1] + 1.0;
+    double mid = 1e9 * exp2((double) b / (1 << COST_HIST_SCALE)
+                            + COST_HIST_MIN_EXP) / sqrt(width);
+
+    return MIN(MAX(mid, lower), upper);
+}
+
+/* Returns a duration that 'percent' percent of the durations in 'snap' do not
+ * exceed, 0 < percent <= 100, by the nearest-rank method, or 0 if there are
+ * none.  The result is off by at most 4.5%, and never outside of minimum and
+ * maximum. */
+double
+cost_hist_snapshot_percentile(const struct cost_hist_snapshot *snap,
+                              double percent)
+{
+    uint64_t rank, seen = 0;
+    unsigned int b;
+
+    if (!snap->count) {
+        return 0;
+    }
+
+    /* 'percent' and 99.9 / 100 are not exact in binary: without the correction
+     * the product can be a hair above a whole number. */
+    rank = ceil(percent / 100 * snap->count * (1 - 1e-12));
+    rank = MIN(MAX(rank, 1), snap->count);
+    for (b = 0; b < COST_HIST_N_BUCKETS; b++) {
+        seen += snap->buckets[b];
+        if (seen >= rank) {
+            break;
+        }
+    }
+
+    if (b == 0) {
+        return 0;
+    } else if (b >= COST_HIST_N_EDGES || rank == snap->count) {
+        return snap->max;
+    } else {
+        double value = bucket_representative(b);
+
+        return MIN(MAX(value, snap->min), snap->max);
+    }
+}

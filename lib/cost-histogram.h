@@ -1,0 +1,204 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#ifndef COST_HISTOGRAM_H
+#define COST_HISTOGRAM_H 1
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "openvswitch/types.h"
+#include "ovs-atomic.h"
+#include "util.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Histogram of durations.
+ * =======================
+ *
+ * Counts durations, in nanoseconds, in buckets whose edges are those of an
+ * OTLP exponential histogram (and of a Prometheus native histogram) at scale
+ * 3, in seconds: eight buckets per doubling, a bucket's upper edge belongs to
+ * it.  All histograms have the same edges, so that counts merge exactly across
+ * threads, hosts and versions, and can be exported without binning them again.
+ *
+ *    bucket                        holds                      OTLP index
+ *    ---------------------------   ------------------------   -----------
+ *    0                             0 ns                       zero count
+ *    b in 1...COST_HIST_N_EDGES-1  (edge[b-1], edge[b]]       b - 241
+ *    COST_HIST_N_EDGES             above 64 s                 none
+ *
+ * where edge[b] is 2**((b - 240) / 8) seconds.  Durations are whole
+ * nanoseconds, so comparing with the edge rounded down to a nanosecond is
+ * exact.
+ *
+ * Count, sum, sum of squares, minimum and maximum are exact.  A percentile is
+ * off by at most 4.5%, half of a bucket's width.
+ *
+ *
+ * Thread-safety
+ * =============
+ *
+ * The general rules are:
+ *
+ *    - Only a single thread may safely call cost_hist_add() or
+ *      cost_hist_clear() on a given histogram at any given time.
+ *
+ *    - Any number of threads may call cost_hist_read() in parallel with that
+ *      thread.  Every number that they read is one that was stored, but the
+ *      numbers belong together only if the caller makes sure that the writer
+ *      was not in the middle of cost_hist_add(), as lib/cost.c does.
+ */
+
+#define COST_HIST_SCALE 3                  /* log2 of buckets per doubling. */
+#define COST_HIST_MIN_EXP -30              /* Lowest edge, 2**-30 s. */
+#define COST_HIST_MAX_EXP 6                /* Highest edge, 2**6 s. */
+#define COST_HIST_N_EDGES \
+    (((COST_HIST_MAX_EXP - COST_HIST_MIN_EXP) << COST_HIST_SCALE) + 1)
+#define COST_HIST_N_BUCKETS (COST_HIST_N_EDGES + 1)
+
+/* Highest edge, in nanoseconds. */
+#define COST_HIST_MAX_NS (UINT64_C(1000000000) << COST_HIST_MAX_EXP)
+
+/* OTLP index of bucket 1. */
+#define COST_HIST_OTLP_OFFSET \
+    (COST_HIST_MIN_EXP * (1 << COST_HIST_SCALE) - 1)
+
+/* Upper edge, inclusive, of each bucket but the last one, in nanoseconds. */
+extern const uint64_t cost_hist_edges[COST_HIST_N_EDGES];
+
+/* A histogram that is being written. */
+struct cost_hist {
+    atomic_uint64_t sum;                /* ns. */
+    atomic_uint64_t sum_sq_lo;          /* ns * ns, 128 bits. */
+    atomic_uint64_t sum_sq_hi;
+    atomic_uint64_t min;                /* ns, UINT64_MAX if empty. */
+    atomic_uint64_t max;                /* ns. */
+    atomic_uint64_t buckets[COST_HIST_N_BUCKETS];
+};
+
+/* A copy of one histogram, or of several merged.  Plain data. */
+struct cost_hist_snapshot {
+    uint64_t count;                     /* Sum of 'buckets'. */
+    uint64_t sum;
+    ovs_u128 sum_sq;
+    uint64_t min;                       /* UINT64_MAX if 'count' is 0. */
+    uint64_t max;
+    uint64_t buckets[COST_HIST_N_BUCKETS];
+};
+
+/* Recording. */
+void cost_hist_clear(struct cost_hist *);
+static inline void cost_hist_add(struct cost_hist *, uint64_t ns);
+static inline unsigned int cost_hist_bucket(uint64_t ns);
+
+/* Reading and merging. */
+void cost_hist_snapshot_init(struct cost_hist_snapshot *);
+void cost_hist_read(const struct cost_hist *, struct cost_hist_snapshot *);
+void cost_hist_snapshot_merge(struct cost_hist_snapshot *,
+                              const struct cost_hist_snapshot *);
+
+/* Statistics, in nanoseconds. */
+double cost_hist_snapshot_mean(const struct cost_hist_snapshot *);
+double cost_hist_snapshot_stddev(const struct cost_hist_snapshot *);
+double cost_hist_snapshot_percentile(const struct cost_hist_snapshot *,
+                                     double percent);
+
+/* Adds 'n' to '*counter', which has a single writer. */
+static inline void
+cost_counter_add(atomic_uint64_t *counter, uint64_t n)
+{
+    uint64_t value;
+
+    atomic_read_relaxed(counter, &value);
+    atomic_store_relaxed(counter, value + n);
+}
+
+/* Returns the bucket that a duration of 'ns' nanoseconds falls into.
+ *
+ * The bucket is 240 + 8 * log2(ns / 1e9), rounded up.  With ns = 2**e * (1 + f)
+ * and k the first three bits of f, 8 * log2(ns) is at least 8 * e + k and at
+ * most 8 * e + k + 1.69, because log2(1 + f) is at most f + 0.0861.  1e9 is
+ * 2**29.8974, so the bucket is one of 8 * e + k + 1, + 2 and + 3: two
+ * comparisons, without a search or a loop, tell which. */
+static inline unsigned int
+cost_hist_bucket(uint64_t ns)
+{
+    unsigned int clz, b;
+
+    if (OVS_UNLIKELY(!ns)) {
+        return 0;
+    }
+    if (OVS_UNLIKELY(ns > COST_HIST_MAX_NS)) {
+        return COST_HIST_N_EDGES;
+    }
+
+    clz = raw_clz64(ns);
+    b = (((63 - clz) << COST_HIST_SCALE)
+         | (((ns << clz) >> (63 - COST_HIST_SCALE))
+            & ((1 << COST_HIST_SCALE) - 1))) + 1;
+    b += ns > cost_hist_edges[b];
+    b += ns > cost_hist_edges[b];
+    return b;
+}
+
+/* Records a duration of 'ns' nanoseconds in 'hist'.  Costs a few nanoseconds,
+ * takes no lock and does not allocate memory.
+ *
+ * Any value of 'ns' is fine.  The sum is modulo 2**64 ns (584 years). */
+static inline void
+cost_hist_add(struct cost_hist *hist, uint64_t ns)
+{
+    uint64_t lo, hi, sq_lo, min, max;
+
+    if (OVS_LIKELY(ns <= UINT32_MAX)) {
+        lo = ns * ns;
+        hi = 0;
+    } else {
+        uint64_t a = ns >> 32, b = ns & UINT32_MAX;
+
+        hi = a * a + (a * b >> 31);
+        lo = b * b;
+        hi += lo + (a * b << 33) < lo;
+        lo += a * b << 33;
+    }
+
+    cost_counter_add(&hist->buckets[cost_hist_bucket(ns)], 1);
+    cost_counter_add(&hist->sum, ns);
+    atomic_read_relaxed(&hist->sum_sq_lo, &sq_lo);
+    atomic_store_relaxed(&hist->sum_sq_lo, sq_lo + lo);
+    hi += sq_lo + lo < sq_lo;
+    if (OVS_UNLIKELY(hi)) {
+        cost_counter_add(&hist->sum_sq_hi, hi);
+    }
+
+    atomic_read_relaxed(&hist->min, &min);
+    if (OVS_UNLIKELY(ns < min)) {
+        atomic_store_relaxed(&hist->min, ns);
+    }
+    atomic_read_relaxed(&hist->max, &max);
+    if (OVS_UNLIKELY(ns > max)) {
+        atomic_store_relaxed(&hist->max, ns);
+    }
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* cost-histogram.h */

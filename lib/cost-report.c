@@ -1,0 +1,833 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#include <config.h>
+
+#include "cost-report.h"
+
+#include <ctype.h>
+#include <math.h>
+
+#include "openvswitch/dynamic-string.h"
+#include "openvswitch/json.h"
+#include "timeval.h"
+#include "unixctl.h"
+#include "util.h"
+
+static const struct {
+    const char *name;
+    double percent;
+} percentiles[] = {
+    { "p50", 50 }, { "p90", 90 }, { "p99", 99 }, { "p99.9", 99.9 },
+};
+
+/* Options of PREFIX/cost-show. */
+struct show_options {
+    bool histograms;                    /* -hist */
+    bool threads;                       /* -thread */
+    size_t class;                       /* -class */
+    const char *account;                /* Or NULL for all. */
+};
+
+/* Formatting. */
+
+/* Appends 'n' to 's', with a comma after every three digits. */
+static void
+put_count(struct ds *s, uint64_t n)
+{
+    if (n >= 1000) {
+        put_count(s, n / 1000);
+        ds_put_format(s, ",%03"PRIu64, n % 1000);
+    } else {
+        ds_put_format(s, "%"PRIu64, n);
+    }
+}
+
+/* Appends 'ns' nanoseconds to 's', in microseconds, with as many decimals as
+ * fit in eight characters. */
+static void
+put_us(struct ds *s, double ns)
+{
+    double us = ns / 1000;
+    unsigned int precision = us < 9999.995 ? 2 : us < 99999.95 ? 1 : 0;
+    uint64_t scale = precision == 2 ? 100 : precision == 1 ? 10 : 1;
+    uint64_t scaled = llround(us * scale);
+
+    put_count(s, scaled / scale);
+    if (precision) {
+        ds_put_format(s, ".%0*"PRIu64, precision, scaled % scale);
+    }
+}
+
+/* Appends to 's' a column 'width' wide and what was put into 'cell', which is
+ * cleared. */
+static void
+put_cell(struct ds *s, int width, struct ds *cell)
+{
+    ds_put_format(s, " %*s", width, ds_cstr(cell));
+    ds_clear(cell);
+}
+
+static void
+put_us_cell(struct ds *s, double ns)
+{
+    struct ds cell = DS_EMPTY_INITIALIZER;
+
+    put_us(&cell, ns);
+    put_cell(s, 8, &cell);
+    ds_destroy(&cell);
+}
+
+static void
+put_count_cell(struct ds *s, int width, uint64_t n)
+{
+    struct ds cell = DS_EMPTY_INITIALIZER;
+
+    put_count(&cell, n);
+    put_cell(s, width, &cell);
+    ds_destroy(&cell);
+}
+
+/* Appends "NAME N (SHARE%)" to 's'. */
+static void
+put_share(struct ds *s, const char *name, uint64_t n, uint64_t total)
+{
+    ds_put_format(s, "  %s ", name);
+    put_count(s, n);
+    ds_put_format(s, " (%.1f%%)", total ? 100.0 * n / total : 0);
+}
+
+static void
+put_plural(struct ds *s, uint64_t n, const char *noun)
+{
+    put_count(s, n);
+    ds_put_format(s, " %s%s", noun, n == 1 ? "" : "s");
+}
+
+/* Appends the bars of 'hist' to 's': a line for each bucket, or for each two,
+ * four or eight of them, so that there are not too many lines. */
+static void
+put_bars(struct ds *s, const char *name, const struct cost_hist_snapshot *hist)
+{
+    enum { MAX_LINES = 24, MAX_BAR = 40 };
+    size_t first, last, step;
+    uint64_t max = 0;
+
+    if (!hist->count) {
+        return;
+    }
+    first = cost_hist_bucket(hist->min);
+    last = cost_hist_bucket(hist->max);
+    for (step = 1; step < 8 && (last - first) / step >= MAX_LINES;) {
+        step *= 2;
+    }
+    /* Bucket 0, for 0 ns, has a line of its own.  Lines of several buckets
+     * start at an edge that does not depend on the data. */
+    if (first) {
+        first = ROUND_DOWN(first - 1, step) + 1;
+    }
+
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass == 1) {
+            ds_put_format(s, "  %s: # is %.*f\n", name,
+                          max > MAX_BAR ? 1 : 0,
+                          max > MAX_BAR ? (double) max / MAX_BAR : 1.0);
+        }
+        for (size_t b = first; b <= last;) {
+            size_t end = b == 0 ? 1 : b + step;
+            uint64_t n = 0;
+
+            for (size_t i = b; i < MIN(end, COST_HIST_N_BUCKETS); i++) {
+                n += hist->buckets[i];
+            }
+            if (pass == 0) {
+                max = MAX(max, n);
+            } else {
+                size_t len = (max <= MAX_BAR ? n
+                              : DIV_ROUND_UP(n * MAX_BAR, max));
+
+                ds_put_cstr(s, " ");
+                if (end <= COST_HIST_N_EDGES) {
+                    ds_put_cstr(s, "  <=");
+                    put_us_cell(s, cost_hist_edges[end - 1]);
+                } else {
+                    ds_put_cstr(s, "   >");
+                    put_us_cell(s, cost_hist_edges[COST_HIST_N_EDGES - 1]);
+                }
+                put_count_cell(s, 11, n);
+                ds_put_char(s, ' ');
+                ds_put_char_multiple(s, '#', len);
+                ds_chomp(s, ' ');
+                ds_put_char(s, '\n');
+            }
+            b = end;
+        }
+    }
+}
+
+/* Appends the table of stages of 'snap' to 's'. */
+static void
+put_stages(struct ds *s, const struct cost_snapshot *snap,
+           const struct show_options *options)
+{
+    const struct cost_kind *kind = snap->kind;
+    struct cost_hist_snapshot hist;
+
+    ds_put_format(s, "  %-10s %11s %8s", "stage (us)", "count", "mean");
+    for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
+        ds_put_format(s, " %8s", percentiles[i].name);
+    }
+    ds_put_format(s, " %8s\n", "max");
+
+    for (size_t stage = 0; stage < kind->n_stages; stage++) {
+        cost_snapshot_stage(snap, options->class, stage, &hist);
+        ds_put_format(s, "  %-10s", kind->stages[stage]);
+        put_count_cell(s, 11, hist.count);
+        put_us_cell(s, cost_hist_snapshot_mean(&hist));
+        for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
+            put_us_cell(s, cost_hist_snapshot_percentile(
+                            &hist, percentiles[i].percent));
+        }
+        put_us_cell(s, hist.max);
+        ds_put_char(s, '\n');
+    }
+
+    if (options->histograms) {
+        for (size_t stage = 0; stage < kind->n_stages; stage++) {
+            cost_snapshot_stage(snap, options->class, stage, &hist);
+            put_bars(s, kind->stages[stage], &hist);
+        }
+    }
+}
+
+/* Returns the sum of the group's counters in 'snap'. */
+static uint64_t
+group_sum(const struct cost_snapshot *snap, size_t class,
+          const struct cost_counter_group *group)
+{
+    uint64_t n = 0;
+
+    for (size_t i = group->first; i < group->end; i++) {
+        n += cost_snapshot_counter(snap, class, i);
+    }
+    return n;
+}
+
+static void
+put_groups(struct ds *s, const struct cost_report *report,
+           const struct cost_snapshot *snap, size_t class)
+{
+    for (size_t i = 0; i < report->n_groups; i++) {
+        const struct cost_counter_group *group = &report->groups[i];
+        uint64_t sum = group_sum(snap, class, group);
+
+        if (sum) {
+            ds_put_format(s, "  %s:", group->name);
+            for (size_t j = group->first; j < group->end; j++) {
+                uint64_t n = cost_snapshot_counter(snap, class, j);
+
+                if (n) {
+                    put_share(s, snap->kind->counters[j], n, sum);
+                }
+            }
+            ds_put_char(s, '\n');
+        }
+    }
+}
+
+static void
+put_classes(struct ds *s, const struct cost_snapshot *snap)
+{
+    uint64_t total = cost_snapshot_count(snap, COST_ALL_CLASSES);
+
+    ds_put_cstr(s, "  class:");
+    for (size_t i = 0; i < snap->kind->n_classes; i++) {
+        uint64_t n = cost_snapshot_count(snap, i);
+
+        if (n) {
+            struct ds name = DS_EMPTY_INITIALIZER;
+
+            snap->kind->format_class(i, &name);
+            put_share(s, ds_cstr(&name), n, total);
+            ds_destroy(&name);
+        }
+    }
+    ds_put_char(s, '\n');
+}
+
+static bool
+snapshot_is_empty(const struct cost_snapshot *snap)
+{
+    for (size_t i = 0; i < snap->kind->n_classes; i++) {
+        if (snap->classes[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void
+put_lost(struct ds *s, const struct cost_report *report,
+         const struct cost_snapshot *snap, size_t class)
+{
+    for (size_t i = 0; i < report->n_groups; i++) {
+        const struct cost_counter_group *group = &report->groups[i];
+
+        if (!strcmp(group->name, "lost")) {
+            ds_put_cstr(s, ", ");
+            put_count(s, group_sum(snap, class, group));
+            ds_put_cstr(s, " lost");
+        }
+    }
+}
+
+static void
+put_account(struct ds *s, const struct cost_report *report,
+            const struct cost_account_snapshot *account,
+            const struct show_options *options)
+{
+    uint64_t total = cost_snapshot_count(&account->total, options->class);
+    double drift = cost_clock_drift_ppm();
+    uint32_t interval;
+    bool enabled;
+
+    atomic_read_relaxed(&cost_config.enabled, &enabled);
+    atomic_read_relaxed(&cost_config.split_interval, &interval);
+
+    ds_put_format(s, "%s: ", account->name);
+    put_plural(s, total, account->kind->name);
+    if (options->class != COST_ALL_CLASSES) {
+        ds_put_cstr(s, " of class ");
+        account->kind->format_class(options->class, s);
+    }
+    ds_put_format(s, " in %.1f s", account->elapsed_ms / 1000.0);
+    put_lost(s, report, &account->total, options->class);
+    ds_put_format(s, "\n  accounting %s, clock %s", enabled ? "on" : "off",
+                  cost_clock_name());
+    if (fabs(drift) >= 1000) {
+        ds_put_format(s, " (runs %.1f%% %s)", fabs(drift) / 1e4,
+                      drift > 0 ? "fast" : "slow");
+    }
+    if (interval > 1) {
+        ds_put_format(s, ", stages of 1 in %"PRIu32" %ss", interval,
+                      account->kind->name);
+    } else {
+        ds_put_format(s, ", stages of every %s", account->kind->name);
+    }
+    ds_put_char(s, '\n');
+
+    if (snapshot_is_empty(&account->total)) {
+        return;
+    }
+
+    put_stages(s, &account->total, options);
+    if (options->class == COST_ALL_CLASSES) {
+        put_classes(s, &account->total);
+    }
+    put_groups(s, report, &account->total, options->class);
+
+    ds_put_cstr(s, "  thread:");
+    for (size_t i = 0; i < account->n_threads; i++) {
+        uint64_t n = cost_snapshot_count(&account->threads[i],
+                                         options->class);
+
+        if (n) {
+            put_share(s, account->threads[i].thread, n, total);
+        }
+    }
+    ds_put_char(s, '\n');
+
+    for (size_t i = 0; options->threads && i < account->n_threads; i++) {
+        const struct cost_snapshot *thread = &account->threads[i];
+        uint64_t n = cost_snapshot_count(thread, options->class);
+
+        if (snapshot_is_empty(thread)) {
+            continue;
+        }
+        ds_put_format(s, "%s, thread %s: ", account->name, thread->thread);
+        put_plural(s, n, account->kind->name);
+        put_lost(s, report, thread, options->class);
+        ds_put_char(s, '\n');
+        put_stages(s, thread, options);
+        if (options->class == COST_ALL_CLASSES) {
+            put_classes(s, thread);
+        }
+        put_groups(s, report, thread, options->class);
+    }
+}
+
+/* JSON. */
+
+static struct json *
+json_u64(uint64_t n)
+{
+    return json_integer_create(MIN(n, LLONG_MAX));
+}
+
+/* Returns the histogram as a JSON object with the fields of OTLP's
+ * ExponentialHistogramDataPoint, in its form for positive values, in seconds,
+ * except that what is above the highest edge is in "overflow". */
+static struct json *
+hist_buckets_to_json(const struct cost_hist_snapshot *hist)
+{
+    struct json *json = json_object_create();
+    struct json *counts = json_array_create_empty();
+    size_t first = 1, end = COST_HIST_N_EDGES;
+
+    while (first < end && !hist->buckets[first]) {
+        first++;
+    }
+    while (end > first && !hist->buckets[end - 1]) {
+        end--;
+    }
+    for (size_t i = first; i < end; i++) {
+        json_array_add(counts, json_u64(hist->buckets[i]));
+    }
+    json_object_put(json, "scale", json_integer_create(COST_HIST_SCALE));
+    json_object_put_string(json, "unit", "s");
+    json_object_put(json, "zero_count", json_u64(hist->buckets[0]));
+    json_object_put(json, "offset",
+                    json_integer_create(first < end
+                                        ? COST_HIST_OTLP_OFFSET - 1
+                                          + (int) first
+                                        : 0));
+    json_object_put(json, "bucket_counts", counts);
+    json_object_put(json, "overflow",
+                    json_u64(hist->buckets[COST_HIST_N_EDGES]));
+    return json;
+}
+
+static struct json *
+hist_to_json(const struct cost_hist_snapshot *hist,
+             const struct show_options *options)
+{
+    struct json *json = json_object_create();
+
+    json_object_put(json, "count", json_u64(hist->count));
+    json_object_put(json, "sum_ns", json_u64(hist->sum));
+    if (hist->count) {
+        json_object_put(json, "min_ns", json_u64(hist->min));
+        json_object_put(json, "max_ns", json_u64(hist->max));
+        json_object_put(json, "mean_ns",
+                        json_real_create(cost_hist_snapshot_mean(hist)));
+        json_object_put(json, "stddev_ns",
+                        json_real_create(cost_hist_snapshot_stddev(hist)));
+        for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
+            char *name = xasprintf("%s_ns", percentiles[i].name);
+
+            json_object_put(json, name,
+                            json_real_create(cost_hist_snapshot_percentile(
+                                hist, percentiles[i].percent)));
+            free(name);
+        }
+    }
+    if (options->histograms) {
+        json_object_put(json, "histogram", hist_buckets_to_json(hist));
+    }
+    return json;
+}
+
+/* Adds to 'json' the stages and counters of 'snap', for 'class' or all. */
+static void
+snapshot_to_json(const struct cost_report *report,
+                 const struct cost_snapshot *snap, size_t class,
+                 const struct show_options *options, struct json *json)
+{
+    const struct cost_kind *kind = snap->kind;
+    struct json *stages = json_object_create();
+    char *events = xasprintf("%ss", kind->name);
+
+    json_object_put(json, events, json_u64(cost_snapshot_count(snap, class)));
+    free(events);
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        struct cost_hist_snapshot hist;
+
+        cost_snapshot_stage(snap, class, i, &hist);
+        json_object_put(stages, kind->stages[i], hist_to_json(&hist, options));
+    }
+    json_object_put(json, "stages", stages);
+
+    for (size_t i = 0; i < report->n_groups; i++) {
+        const struct cost_counter_group *group = &report->groups[i];
+        struct json *counters = json_object_create();
+
+        for (size_t j = group->first; j < group->end; j++) {
+            json_object_put(counters, kind->counters[j],
+                            json_u64(cost_snapshot_counter(snap, class, j)));
+        }
+        json_object_put(json, group->name, counters);
+    }
+}
+
+static struct json *
+classes_to_json(const struct cost_report *report,
+                const struct cost_snapshot *snap,
+                const struct show_options *options)
+{
+    struct json *classes = json_object_create();
+
+    for (size_t i = 0; i < snap->kind->n_classes; i++) {
+        if (snap->classes[i]
+            && (options->class == COST_ALL_CLASSES || options->class == i)) {
+            struct json *json = json_object_create();
+            struct ds name = DS_EMPTY_INITIALIZER;
+
+            snap->kind->format_class(i, &name);
+            snapshot_to_json(report, snap, i, options, json);
+            json_object_put(classes, ds_cstr(&name), json);
+            ds_destroy(&name);
+        }
+    }
+    return classes;
+}
+
+static struct json *
+account_to_json(const struct cost_report *report,
+                const struct cost_account_snapshot *account,
+                const struct show_options *options)
+{
+    struct json *json = json_object_create();
+    struct json *threads = json_array_create_empty();
+
+    json_object_put_string(json, "name", account->name);
+    json_object_put(json, "elapsed_ms",
+                    json_integer_create(account->elapsed_ms));
+    snapshot_to_json(report, &account->total, options->class, options, json);
+    json_object_put(json, "classes",
+                    classes_to_json(report, &account->total, options));
+    for (size_t i = 0; i < account->n_threads; i++) {
+        const struct cost_snapshot *snap = &account->threads[i];
+
+        if (!snapshot_is_empty(snap)) {
+            struct json *thread = json_object_create();
+
+            json_object_put_string(thread, "name", snap->thread);
+            snapshot_to_json(report, snap, options->class, options, thread);
+            json_object_put(thread, "classes",
+                            classes_to_json(report, snap, options));
+            json_array_add(threads, thread);
+        }
+    }
+    json_object_put(json, "threads", threads);
+    return json;
+}
+
+/* Returns a JSON object with what holds for all accounts. */
+static struct json *
+header_to_json(void)
+{
+    struct json *json = json_object_create();
+    uint32_t interval;
+    bool enabled;
+
+    atomic_read_relaxed(&cost_config.enabled, &enabled);
+    atomic_read_relaxed(&cost_config.split_interval, &interval);
+    json_object_put(json, "accounting", json_boolean_create(enabled));
+    json_object_put(json, "split_interval", json_integer_create(interval));
+    json_object_put_string(json, "clock", cost_clock_name());
+    json_object_put(json, "clock_drift_ppm",
+                    json_real_create(cost_clock_drift_ppm()));
+    return json;
+}
+
+/* Commands. */
+
+/* Replies to 'conn' that there is no account 'name', if there are not, and
+ * lists those that exist.  Returns false if it did so. */
+static bool
+check_account(struct unixctl_conn *conn, const struct cost_report *report,
+              const char *name, size_t n)
+{
+    struct cost_account_snapshot *all;
+    struct ds s = DS_EMPTY_INITIALIZER;
+
+    if (n || !name) {
+        return true;
+    }
+
+    n = cost_accounts_read(report->kinds, report->n_kinds, NULL, &all);
+    ds_put_format(&s, "no %s named \"%s\" (there %s %"PRIuSIZE"%s",
+                  report->object, name, n == 1 ? "is" : "are", n,
+                  n ? ":" : "");
+    for (size_t i = 0; i < n; i++) {
+        ds_put_format(&s, "%s %s", i ? "," : "", all[i].name);
+    }
+    ds_put_char(&s, ')');
+    cost_accounts_free(all, n);
+    unixctl_command_reply_error(conn, ds_cstr(&s));
+    ds_destroy(&s);
+    return false;
+}
+
+/* Parses the arguments of PREFIX/cost-show.  Returns NULL if successful,
+ * otherwise an error message that the caller must free. */
+static char *
+parse_show_options(const struct cost_report *report, int argc,
+                   const char *argv[], struct show_options *options)
+{
+    *options = (struct show_options) { .class = COST_ALL_CLASSES };
+
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "-hist")) {
+            options->histograms = true;
+        } else if (!strcmp(argv[i], "-thread")) {
+            options->threads = true;
+        } else if (!strcmp(argv[i], "-class")) {
+            if (++i >= argc) {
+                return xasprintf("-class needs an argument (%s)",
+                                 report->class_help);
+            }
+            if (!report->class_from_string(argv[i], &options->class)) {
+                return xasprintf("no class \"%s\" (a class is %s)", argv[i],
+                                 report->class_help);
+            }
+        } else if (argv[i][0] == '-') {
+            return xasprintf("unknown option \"%s\" (options are -hist, "
+                             "-thread and -class CLASS)", argv[i]);
+        } else if (options->account) {
+            return xasprintf("only one %s may be named, not \"%s\" and "
+                             "\"%s\"", report->object, options->account,
+                             argv[i]);
+        } else {
+            options->account = argv[i];
+        }
+    }
+    return NULL;
+}
+
+static void
+cost_show(struct unixctl_conn *conn, int argc, const char *argv[],
+          void *report_)
+{
+    const struct cost_report *report = report_;
+    struct cost_account_snapshot *accounts;
+    struct show_options options;
+    char *error;
+    size_t n;
+
+    error = parse_show_options(report, argc, argv, &options);
+    if (error) {
+        unixctl_command_reply_error(conn, error);
+        free(error);
+        return;
+    }
+
+    n = cost_accounts_read(report->kinds, report->n_kinds, options.account,
+                           &accounts);
+    if (!check_account(conn, report, options.account, n)) {
+        return;
+    }
+
+    if (unixctl_command_get_output_format(conn) == UNIXCTL_OUTPUT_FMT_JSON) {
+        struct json *json = header_to_json();
+        struct json *array = json_array_create_empty();
+        char *objects = xasprintf("%ss", report->object);
+
+        for (size_t i = 0; i < n; i++) {
+            json_array_add(array,
+                           account_to_json(report, &accounts[i], &options));
+        }
+        json_object_put(json, objects, array);
+        free(objects);
+        unixctl_command_reply_json(conn, json);
+    } else {
+        struct ds s = DS_EMPTY_INITIALIZER;
+
+        for (size_t i = 0; i < n; i++) {
+            put_account(&s, report, &accounts[i], &options);
+        }
+        if (!n) {
+            ds_put_format(&s, "no %s\n", report->object);
+        }
+        unixctl_command_reply(conn, ds_cstr(&s));
+        ds_destroy(&s);
+    }
+    cost_accounts_free(accounts, n);
+}
+
+static void
+cost_clear(struct unixctl_conn *conn, int argc, const char *argv[],
+           void *report_)
+{
+    const struct cost_report *report = report_;
+    const char *name = argc > 1 ? argv[1] : NULL;
+    size_t n;
+
+    n = cost_accounts_clear(report->kinds, report->n_kinds, name);
+    if (check_account(conn, report, name, n)) {
+        unixctl_command_reply(conn, NULL);
+    }
+}
+
+static void
+put_slow_event(struct ds *s, const struct cost_report *report,
+               const struct cost_account_snapshot *account,
+               const struct cost_slow_event *event)
+{
+    const struct cost_kind *kind = account->kind;
+    char *when = xastrftime_msec("%Y-%m-%d %H:%M:%S.###Z",
+                                 event->when_us / 1000, true);
+
+    put_us(s, event->total_ns);
+    ds_put_format(s, " us at %s, thread %s, class ", when, event->thread);
+    kind->format_class(event->class, s);
+    ds_put_cstr(s, ", ");
+    report->format_details(account->name, event->details, s);
+    ds_put_cstr(s, "\n    ");
+    for (size_t i = 0; event->split && i < kind->n_stages - 1; i++) {
+        ds_put_format(s, " %s ", kind->stages[i]);
+        put_us(s, event->stages[i]);
+    }
+    ds_put_cstr(s, event->split ? " us\n" : " stages unknown\n");
+    free(when);
+}
+
+static struct json *
+slow_event_to_json(const struct cost_report *report,
+                   const struct cost_account_snapshot *account,
+                   const struct cost_slow_event *event)
+{
+    const struct cost_kind *kind = account->kind;
+    struct json *json = json_object_create();
+    struct ds class = DS_EMPTY_INITIALIZER;
+
+    kind->format_class(event->class, &class);
+    json_object_put(json, "total_ns", json_u64(event->total_ns));
+    json_object_put(json, "time_us", json_integer_create(event->when_us));
+    json_object_put_string(json, "thread", event->thread);
+    json_object_put_string(json, "class", ds_cstr(&class));
+    ds_destroy(&class);
+    if (event->split) {
+        struct json *stages = json_object_create();
+
+        for (size_t i = 0; i < kind->n_stages - 1; i++) {
+            json_object_put(stages, kind->stages[i],
+                            json_u64(event->stages[i]));
+        }
+        json_object_put(json, "stages_ns", stages);
+    }
+    report->details_to_json(account->name, event->details, json);
+    return json;
+}
+
+static void
+cost_slowest(struct unixctl_conn *conn, int argc, const char *argv[],
+             void *report_)
+{
+    const struct cost_report *report = report_;
+    struct cost_account_snapshot *accounts;
+    const char *name = NULL;
+    bool json_format;
+    int max = 5;
+    size_t n;
+
+    for (int i = 1; i < argc; i++) {
+        if (i == 1 && (argc > 2 || argv[i][0] == '-'
+                       || isdigit((unsigned char) argv[i][0]))) {
+            if (!str_to_int(argv[i], 10, &max)
+                || max < 1 || max > COST_N_SLOWEST) {
+                char *error = xasprintf("\"%s\" is not a number between 1 "
+                                        "and %d", argv[i], COST_N_SLOWEST);
+
+                unixctl_command_reply_error(conn, error);
+                free(error);
+                return;
+            }
+        } else {
+            name = argv[i];
+        }
+    }
+
+    n = cost_accounts_read(report->kinds, report->n_kinds, name, &accounts);
+    if (!check_account(conn, report, name, n)) {
+        return;
+    }
+
+    json_format = (unixctl_command_get_output_format(conn)
+                   == UNIXCTL_OUTPUT_FMT_JSON);
+
+    struct json *array = json_array_create_empty();
+    struct ds s = DS_EMPTY_INITIALIZER;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct cost_account_snapshot *account = &accounts[i];
+        size_t n_events = MIN(max, account->total.n_slowest);
+        struct json *events = json_array_create_empty();
+
+        ds_put_format(&s, "%s: slowest %"PRIuSIZE" of ", account->name,
+                      n_events);
+        put_plural(&s, cost_snapshot_count(&account->total, COST_ALL_CLASSES),
+                   account->kind->name);
+        ds_put_format(&s, " in %.1f s\n", account->elapsed_ms / 1000.0);
+        for (size_t j = 0; j < n_events; j++) {
+            const struct cost_slow_event *event = &account->total.slowest[j];
+
+            if (json_format) {
+                json_array_add(events,
+                               slow_event_to_json(report, account, event));
+            } else {
+                ds_put_format(&s, "%3"PRIuSIZE". ", j + 1);
+                put_slow_event(&s, report, account, event);
+            }
+        }
+
+        struct json *json = json_object_create();
+
+        json_object_put_string(json, "name", account->name);
+        json_object_put(json, "slowest", events);
+        json_array_add(array, json);
+    }
+    cost_accounts_free(accounts, n);
+
+    if (json_format) {
+        struct json *json = header_to_json();
+        char *objects = xasprintf("%ss", report->object);
+
+        json_object_put(json, objects, array);
+        free(objects);
+        unixctl_command_reply_json(conn, json);
+    } else {
+        if (!n) {
+            ds_put_format(&s, "no %s\n", report->object);
+        }
+        json_destroy(array);
+        unixctl_command_reply(conn, ds_cstr(&s));
+    }
+    ds_destroy(&s);
+}
+
+static void
+register_command(const struct cost_report *report, const char *name,
+                 const char *usage, int max_args, unixctl_cb_func *cb)
+{
+    char *command = xasprintf("%s/%s", report->prefix, name);
+
+    unixctl_command_register(command, usage, 0, max_args, cb,
+                             CONST_CAST(struct cost_report *, report));
+    free(command);
+}
+
+/* Registers the commands for 'report', whose arguments are documented in
+ * lib/upcall-cost-unixctl.man. */
+void
+cost_report_register(const struct cost_report *report)
+{
+    register_command(report, "cost-show",
+                     "[-hist] [-thread] [-class CLASS] [DP]", INT_MAX,
+                     cost_show);
+    register_command(report, "cost-clear", "[DP]", 1, cost_clear);
+    register_command(report, "cost-slowest", "[N] [DP]", 2, cost_slowest);
+}

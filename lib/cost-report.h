@@ -1,0 +1,71 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#ifndef COST_REPORT_H
+#define COST_REPORT_H 1
+
+#include "cost.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ds;
+struct json;
+
+/* Cost reports.
+ * =============
+ *
+ * This is the reporting layer of lib/cost.h: the commands PREFIX/cost-show,
+ * PREFIX/cost-clear and PREFIX/cost-slowest, in text and JSON, for any kind of
+ * account.  The commands run in the main thread.
+ */
+
+/* Counters 'first' up to but excluding 'end', which belong together. */
+struct cost_counter_group {
+    const char *name;
+    size_t first, end;
+};
+
+/* What the commands report.  Static. */
+struct cost_report {
+    const char *prefix;                 /* Of commands, such as "upcall". */
+    const char *object;                 /* What an account stands for, such as
+                                         * "datapath". */
+    const struct cost_kind *const *kinds;
+    size_t n_kinds;
+
+    /* A group named "lost" is shown in the headline. */
+    const struct cost_counter_group *groups;
+    size_t n_groups;
+
+    bool (*class_from_string)(const char *, size_t *class);
+    const char *class_help;             /* Describes all classes. */
+
+    /* Format the details of a slow event of 'account'. */
+    void (*format_details)(const char *account, const uint64_t *details,
+                           struct ds *);
+    void (*details_to_json)(const char *account, const uint64_t *details,
+                            struct json *object);
+};
+
+void cost_report_register(const struct cost_report *);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* cost-report.h */

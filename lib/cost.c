@@ -1,0 +1,997 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#include <config.h>
+
+#include "cost.h"
+
+#include "openvswitch/vlog.h"
+#include "smap.h"
+#include "timeval.h"
+
+VLOG_DEFINE_THIS_MODULE(cost);
+
+struct cost_config cost_config = {
+    ATOMIC_VAR_INIT(true),
+    ATOMIC_VAR_INIT(COST_DEFAULT_SPLIT_INTERVAL)
+};
+
+/* A record in the 'slowest' array of a recorder: these words, followed by the
+ * kind's 'n_stages' and 'n_details' words. */
+enum {
+    SLOW_TOTAL,                         /* ns, 0 if the record is unused. */
+    SLOW_WHEN,                          /* us since the Epoch. */
+    SLOW_CLASS,
+    SLOW_SPLIT,
+    SLOW_N_FIXED
+};
+
+/* States of a recorder.  Either its thread or its account goes first; the one
+ * that goes second frees it. */
+enum {
+    RECORDER_IN_USE,                    /* By its thread. */
+    RECORDER_EXITED,                    /* Its thread is gone. */
+    RECORDER_ORPHANED                   /* Its account is gone. */
+};
+
+struct cost_account {
+    struct ovs_list list_node;          /* In 'accounts'. */
+    const struct cost_kind *kind;
+    char *name;
+    struct ovs_refcount ref_cnt;        /* Creator and recorders. */
+
+    /* Data of any other generation is to be ignored. */
+    atomic_uint32_t generation;
+
+    /* New recorders.  Producers never wait. */
+    struct mpsc_queue registered;
+
+    /* Guarded by 'accounts_mutex'. */
+    struct ovs_list recorders;          /* Taken from 'registered'. */
+    struct cost_snapshot exited;        /* Of threads that are gone. */
+    long long int since;                /* time_msec() of the last clear. */
+};
+
+/* Protects the list and what the accounts say it protects.  Recording never
+ * takes it; a thread that records for the first time only tries to. */
+static struct ovs_mutex accounts_mutex = OVS_MUTEX_INITIALIZER;
+static struct ovs_list accounts OVS_GUARDED_BY(accounts_mutex)
+    = OVS_LIST_INITIALIZER(&accounts);
+
+DEFINE_EXTERN_PER_THREAD_DATA(cost_thread, { NULL, NULL, NULL });
+
+/* Its destructor tells that a thread has exited. */
+static ovsthread_key_t exit_key;
+
+static void cost_account_unref(struct cost_account *);
+
+static size_t
+slow_record_size(const struct cost_kind *kind)
+{
+    return SLOW_N_FIXED + kind->n_stages + kind->n_details;
+}
+
+/* Configuration. */
+
+/* Applies "cost-accounting" and "cost-split-interval" from 'other_config', the
+ * column in the Open_vSwitch table (see ovs-vswitchd.conf.db(5)).  Takes
+ * effect with the next event of each thread. */
+void
+cost_configure(const struct smap *other_config)
+{
+    bool enabled = smap_get_bool(other_config, "cost-accounting", true);
+    long long int interval = smap_get_ullong(other_config,
+                                             "cost-split-interval",
+                                             COST_DEFAULT_SPLIT_INTERVAL);
+    uint32_t old_interval;
+    bool old_enabled;
+
+    if (interval < 1 || interval > COST_MAX_SPLIT_INTERVAL) {
+        static struct vlog_rate_limit rl = VLOG_RATE_LIMIT_INIT(1, 1);
+
+        VLOG_WARN_RL(&rl, "other_config:cost-split-interval=%s is not "
+                     "between 1 and %d, using %d",
+                     smap_get_def(other_config, "cost-split-interval", ""),
+                     COST_MAX_SPLIT_INTERVAL, COST_DEFAULT_SPLIT_INTERVAL);
+        interval = COST_DEFAULT_SPLIT_INTERVAL;
+    }
+
+    atomic_read_relaxed(&cost_config.enabled, &old_enabled);
+    atomic_read_relaxed(&cost_config.split_interval, &old_interval);
+    if (enabled != old_enabled || interval != old_interval) {
+        VLOG_INFO("cost accounting %s, stages of 1 in %lld events",
+                  enabled ? "on" : "off", interval);
+    }
+    atomic_store_relaxed(&cost_config.split_interval, (uint32_t) interval);
+    atomic_store_relaxed(&cost_config.enabled, enabled);
+}
+
+/* Snapshots. */
+
+static void
+cost_snapshot_init(struct cost_snapshot *snap, const struct cost_kind *kind,
+                   const char *thread)
+{
+    snap->kind = kind;
+    snap->thread = nullable_xstrdup(thread);
+    snap->classes = xcalloc(kind->n_classes, sizeof *snap->classes);
+    snap->counters = xcalloc(kind->n_classes, sizeof *snap->counters);
+    snap->slowest = NULL;
+    snap->n_slowest = 0;
+}
+
+static void
+cost_snapshot_clear(struct cost_snapshot *snap)
+{
+    for (size_t i = 0; i < snap->kind->n_classes; i++) {
+        free(snap->classes[i]);
+        snap->classes[i] = NULL;
+        free(snap->counters[i]);
+        snap->counters[i] = NULL;
+    }
+    for (size_t i = 0; i < snap->n_slowest; i++) {
+        free(snap->slowest[i].thread);
+        free(snap->slowest[i].details);
+    }
+    free(snap->slowest);
+    snap->slowest = NULL;
+    snap->n_slowest = 0;
+}
+
+static void
+cost_snapshot_uninit(struct cost_snapshot *snap)
+{
+    cost_snapshot_clear(snap);
+    free(snap->thread);
+    free(snap->classes);
+    free(snap->counters);
+}
+
+static void
+cost_snapshot_add_class(struct cost_snapshot *snap, size_t class)
+{
+    if (!snap->classes[class]) {
+        const struct cost_kind *kind = snap->kind;
+
+        snap->classes[class] = xmalloc(kind->n_stages
+                                       * sizeof *snap->classes[class]);
+        for (size_t i = 0; i < kind->n_stages; i++) {
+            cost_hist_snapshot_init(&snap->classes[class][i]);
+        }
+        snap->counters[class] = xcalloc(kind->n_counters,
+                                        sizeof *snap->counters[class]);
+    }
+}
+
+/* Slowest first; of equals, the one that ended first. */
+static int
+compare_slow_events(const void *a_, const void *b_)
+{
+    const struct cost_slow_event *a = a_, *b = b_;
+
+    return (a->total_ns != b->total_ns ? (a->total_ns < b->total_ns ? 1 : -1)
+            : a->when_us != b->when_us ? (a->when_us < b->when_us ? -1 : 1)
+            : 0);
+}
+
+/* Sorts 'snap''s slowest events and keeps only the slowest of them, as many as
+ * each thread keeps: of a larger number some might be missing. */
+static void
+cost_snapshot_trim_slowest(struct cost_snapshot *snap)
+{
+    if (snap->n_slowest) {
+        qsort(snap->slowest, snap->n_slowest, sizeof *snap->slowest,
+              compare_slow_events);
+    }
+    while (snap->n_slowest > COST_N_SLOWEST) {
+        snap->n_slowest--;
+        free(snap->slowest[snap->n_slowest].thread);
+        free(snap->slowest[snap->n_slowest].details);
+    }
+}
+
+/* Adds 'src' to 'dst', which are of the same kind. */
+static void
+cost_snapshot_merge(struct cost_snapshot *dst, const struct cost_snapshot *src)
+{
+    const struct cost_kind *kind = dst->kind;
+
+    for (size_t i = 0; i < kind->n_classes; i++) {
+        if (src->classes[i]) {
+            cost_snapshot_add_class(dst, i);
+            for (size_t j = 0; j < kind->n_stages; j++) {
+                cost_hist_snapshot_merge(&dst->classes[i][j],
+                                         &src->classes[i][j]);
+            }
+            for (size_t j = 0; j < kind->n_counters; j++) {
+                dst->counters[i][j] += src->counters[i][j];
+            }
+        }
+    }
+
+    dst->slowest = xrealloc(dst->slowest, ((dst->n_slowest + src->n_slowest)
+                                           * sizeof *dst->slowest));
+    for (size_t i = 0; i < src->n_slowest; i++) {
+        struct cost_slow_event *event = &dst->slowest[dst->n_slowest++];
+
+        *event = src->slowest[i];
+        event->thread = xstrdup(event->thread);
+        event->details = xmemdup(event->details,
+                                 kind->n_details * sizeof *event->details);
+    }
+    cost_snapshot_trim_slowest(dst);
+}
+
+/* Stores in 'hist' the times that 'stage' took in events of 'class', or of all
+ * classes if that is COST_ALL_CLASSES. */
+void
+cost_snapshot_stage(const struct cost_snapshot *snap, size_t class,
+                    size_t stage, struct cost_hist_snapshot *hist)
+{
+    cost_hist_snapshot_init(hist);
+    for (size_t i = 0; i < snap->kind->n_classes; i++) {
+        if (snap->classes[i] && (class == COST_ALL_CLASSES || class == i)) {
+            cost_hist_snapshot_merge(hist, &snap->classes[i][stage]);
+        }
+    }
+}
+
+/* Returns the value of 'counter' for events of 'class', or of all classes if
+ * that is COST_ALL_CLASSES. */
+uint64_t
+cost_snapshot_counter(const struct cost_snapshot *snap, size_t class,
+                      size_t counter)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < snap->kind->n_classes; i++) {
+        if (snap->counters[i] && (class == COST_ALL_CLASSES || class == i)) {
+            n += snap->counters[i][counter];
+        }
+    }
+    return n;
+}
+
+/* Returns the number of events of 'class', or of all classes if that is
+ * COST_ALL_CLASSES. */
+uint64_t
+cost_snapshot_count(const struct cost_snapshot *snap, size_t class)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < snap->kind->n_classes; i++) {
+        if (snap->classes[i] && (class == COST_ALL_CLASSES || class == i)) {
+            n += snap->classes[i][snap->kind->n_stages - 1].count;
+        }
+    }
+    return n;
+}
+
+/* Reading sections. */
+
+/* Waits until 'section' is not being written and returns a value for
+ * section_read_retry().  '*n_tries' counts the tries. */
+static uint32_t
+section_read_begin(struct cost_section *section, unsigned int *n_tries)
+{
+    for (;;) {
+        uint32_t seq;
+
+        /* The writer is in the section for some 20 ns.  If it does not leave
+         * it soon, it is not running. */
+        if (++*n_tries % 64 == 0) {
+            xnanosleep(10000);
+        }
+        atomic_read_explicit(&section->seq, &seq, memory_order_acquire);
+        if (!(seq & 1)) {
+            return seq;
+        }
+    }
+}
+
+/* Returns true if 'section' was written since section_read_begin() returned
+ * 'seq', so that what has been read from it must be read again. */
+static bool
+section_read_retry(struct cost_section *section, uint32_t seq)
+{
+    uint32_t now;
+
+    atomic_thread_fence(memory_order_acquire);
+    atomic_read_relaxed(&section->seq, &now);
+    return now != seq;
+}
+
+/* Adds what 'recorder' has of 'class' to 'snap', if it is of 'generation'. */
+static void
+cost_class_read(struct cost_recorder *recorder, size_t class_idx,
+                uint32_t generation, struct cost_snapshot *snap)
+{
+    const struct cost_kind *kind = recorder->kind;
+    uint32_t class_generation, seq;
+    struct cost_class *class;
+    unsigned int n_tries = 0;
+
+    atomic_read_explicit(&recorder->classes[class_idx], &class,
+                         memory_order_acquire);
+    if (!class) {
+        return;
+    }
+
+    cost_snapshot_add_class(snap, class_idx);
+    do {
+        seq = section_read_begin(&class->section, &n_tries);
+        atomic_read_relaxed(&class->section.generation, &class_generation);
+        for (size_t i = 0; i < kind->n_stages; i++) {
+            cost_hist_read(&class->stages[i], &snap->classes[class_idx][i]);
+        }
+        for (size_t i = 0; i < kind->n_counters; i++) {
+            atomic_read_relaxed(&class->counters[i],
+                                &snap->counters[class_idx][i]);
+        }
+    } while (section_read_retry(&class->section, seq));
+
+    if (class_generation != generation) {
+        free(snap->classes[class_idx]);
+        snap->classes[class_idx] = NULL;
+        free(snap->counters[class_idx]);
+        snap->counters[class_idx] = NULL;
+    }
+}
+
+/* Adds the slowest events of 'recorder' to 'snap', if they are of
+ * 'generation'. */
+static void
+cost_slowest_read(struct cost_recorder *recorder, uint32_t generation,
+                  struct cost_snapshot *snap)
+{
+    const struct cost_kind *kind = recorder->kind;
+    size_t n_words = COST_N_SLOWEST * slow_record_size(kind);
+    uint64_t *words = xmalloc(n_words * sizeof *words);
+    uint32_t slow_generation, seq;
+    unsigned int n_tries = 0;
+
+    do {
+        seq = section_read_begin(&recorder->slow_section, &n_tries);
+        atomic_read_relaxed(&recorder->slow_section.generation,
+                            &slow_generation);
+        for (size_t i = 0; i < n_words; i++) {
+            atomic_read_relaxed(&recorder->slowest[i], &words[i]);
+        }
+    } while (section_read_retry(&recorder->slow_section, seq));
+
+    if (slow_generation == generation) {
+        snap->slowest = xmalloc(COST_N_SLOWEST * sizeof *snap->slowest);
+        for (size_t i = 0; i < COST_N_SLOWEST; i++) {
+            const uint64_t *w = &words[i * slow_record_size(kind)];
+            struct cost_slow_event *event = &snap->slowest[snap->n_slowest];
+
+            if (!w[SLOW_WHEN]) {
+                continue;
+            }
+            memset(event, 0, sizeof *event);
+            event->total_ns = w[SLOW_TOTAL];
+            event->when_us = w[SLOW_WHEN];
+            event->class = w[SLOW_CLASS];
+            event->split = w[SLOW_SPLIT];
+            memcpy(event->stages, &w[SLOW_N_FIXED],
+                   kind->n_stages * sizeof *event->stages);
+            event->thread = xstrdup(recorder->thread);
+            event->details = xmemdup(&w[SLOW_N_FIXED + kind->n_stages],
+                                     (kind->n_details
+                                      * sizeof *event->details));
+            snap->n_slowest++;
+        }
+        cost_snapshot_trim_slowest(snap);
+    }
+    free(words);
+}
+
+static void
+cost_recorder_read(struct cost_recorder *recorder, struct cost_snapshot *snap)
+{
+    uint32_t generation;
+
+    atomic_read_relaxed(&recorder->account->generation, &generation);
+    cost_snapshot_init(snap, recorder->kind, recorder->thread);
+    for (size_t i = 0; i < recorder->kind->n_classes; i++) {
+        cost_class_read(recorder, i, generation, snap);
+    }
+    cost_slowest_read(recorder, generation, snap);
+}
+
+/* Recorders. */
+
+static void
+cost_recorder_free(struct cost_recorder *recorder)
+{
+    for (size_t i = 0; i < recorder->kind->n_classes; i++) {
+        struct cost_class *class;
+
+        atomic_read_relaxed(&recorder->classes[i], &class);
+        if (class) {
+            free(class->counters);
+            free(class);
+        }
+    }
+    free(recorder->classes);
+    free(recorder->slowest);
+    free(recorder->thread);
+    cost_account_unref(recorder->account);
+    free_cacheline(recorder);
+}
+
+/* Called when a thread exits that has 'recorders'. */
+static void
+cost_thread_exit(void *recorders)
+{
+    struct cost_recorder *recorder = recorders;
+
+    while (recorder) {
+        struct cost_recorder *next = recorder->next;
+        int state = RECORDER_IN_USE;
+
+        if (!atomic_compare_exchange_strong(&recorder->state, &state,
+                                            RECORDER_EXITED)) {
+            cost_recorder_free(recorder);
+        }
+        recorder = next;
+    }
+}
+
+/* Frees the calling thread's recorders whose account is gone. */
+static void
+cost_thread_free_orphans(struct cost_thread *thread)
+{
+    struct cost_recorder **prev = &thread->recorders;
+
+    while (*prev) {
+        struct cost_recorder *recorder = *prev;
+        int state;
+
+        atomic_read_explicit(&recorder->state, &state, memory_order_acquire);
+        if (state == RECORDER_ORPHANED) {
+            *prev = recorder->next;
+            if (thread->latest == recorder) {
+                thread->latest = NULL;
+            }
+            cost_recorder_free(recorder);
+        } else {
+            prev = &recorder->next;
+        }
+    }
+}
+
+/* Returns the calling thread's name without what makes it unique over time,
+ * "pmd-c01" instead of "pmd-c01/id:9". */
+static char *
+thread_name(void)
+{
+    const char *name = get_subprogram_name();
+
+    return name[0] ? xmemdup0(name, strcspn(name, "/")) : xstrdup("main");
+}
+
+static struct cost_recorder *
+cost_recorder_create(struct cost_account *account)
+{
+    struct cost_recorder *recorder = xzalloc_cacheline(sizeof *recorder);
+    const struct cost_kind *kind = account->kind;
+
+    ovs_refcount_ref(&account->ref_cnt);
+    recorder->account = account;
+    recorder->kind = kind;
+    recorder->since_split = COST_MAX_SPLIT_INTERVAL * 2;
+    atomic_init(&recorder->slow_section.seq, 0);
+    atomic_init(&recorder->slow_section.generation, 0);
+    recorder->slowest = xmalloc(COST_N_SLOWEST * slow_record_size(kind)
+                                * sizeof *recorder->slowest);
+    recorder->classes = xmalloc(kind->n_classes * sizeof *recorder->classes);
+    for (size_t i = 0; i < COST_N_SLOWEST * slow_record_size(kind); i++) {
+        atomic_init(&recorder->slowest[i], 0);
+    }
+    for (size_t i = 0; i < kind->n_classes; i++) {
+        atomic_init(&recorder->classes[i], NULL);
+    }
+    atomic_init(&recorder->state, RECORDER_IN_USE);
+    recorder->thread = thread_name();
+    return recorder;
+}
+
+/* Takes new recorders of 'account' from the queue, and replaces those of
+ * threads that are gone by what they recorded. */
+static void
+cost_account_collect(struct cost_account *account)
+    OVS_REQUIRES(accounts_mutex)
+{
+    struct cost_recorder *recorder;
+    struct mpsc_queue_node *node;
+
+    mpsc_queue_acquire(&account->registered);
+    MPSC_QUEUE_FOR_EACH_POP (node, &account->registered) {
+        recorder = CONTAINER_OF(node, struct cost_recorder, queue_node);
+        ovs_list_push_back(&account->recorders, &recorder->list_node);
+    }
+    mpsc_queue_release(&account->registered);
+
+    LIST_FOR_EACH_SAFE (recorder, list_node, &account->recorders) {
+        int state;
+
+        atomic_read_explicit(&recorder->state, &state, memory_order_acquire);
+        if (state == RECORDER_EXITED) {
+            struct cost_snapshot snap;
+
+            cost_recorder_read(recorder, &snap);
+            cost_snapshot_merge(&account->exited, &snap);
+            cost_snapshot_uninit(&snap);
+
+            ovs_list_remove(&recorder->list_node);
+            cost_recorder_free(recorder);
+        }
+    }
+}
+
+/* Returns the calling thread's recorder for 'account', which is not the one
+ * that it used last.  Creates it if necessary. */
+struct cost_recorder *
+cost_recorder_get__(struct cost_account *account)
+{
+    struct cost_thread *thread = cost_thread_get();
+    struct cost_recorder *recorder;
+
+    for (recorder = thread->recorders; recorder; recorder = recorder->next) {
+        if (recorder->account == account) {
+            thread->latest = recorder;
+            return recorder;
+        }
+    }
+
+    cost_thread_free_orphans(thread);
+    recorder = cost_recorder_create(account);
+    recorder->next = thread->recorders;
+    thread->recorders = thread->latest = recorder;
+    ovsthread_setspecific(exit_key, recorder);
+    mpsc_queue_insert(&account->registered, &recorder->queue_node);
+
+    /* Threads that come and go must not pile up when nobody asks for a
+     * report. */
+    if (!ovs_mutex_trylock(&accounts_mutex)) {
+        cost_account_collect(account);
+        ovs_mutex_unlock(&accounts_mutex);
+    }
+    return recorder;
+}
+
+/* Accounts. */
+
+/* Creates and returns a new account for events of 'kind', with 'name', which
+ * should be unique among those of its kind. */
+struct cost_account *
+cost_account_create(const struct cost_kind *kind, const char *name)
+{
+    static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
+    struct cost_account *account = xzalloc(sizeof *account);
+
+    ovs_assert(kind->n_stages <= COST_MAX_STAGES);
+
+    cost_clock_init();
+    if (ovsthread_once_start(&once)) {
+        ovsthread_key_create(&exit_key, cost_thread_exit);
+        ovsthread_once_done(&once);
+    }
+
+    account->kind = kind;
+    account->name = xstrdup(name);
+    ovs_refcount_init(&account->ref_cnt);
+    atomic_init(&account->generation, 1);
+    mpsc_queue_init(&account->registered);
+    ovs_list_init(&account->recorders);
+    cost_snapshot_init(&account->exited, kind, "exited");
+    account->since = time_msec();
+
+    ovs_mutex_lock(&accounts_mutex);
+    ovs_list_push_back(&accounts, &account->list_node);
+    ovs_mutex_unlock(&accounts_mutex);
+    return account;
+}
+
+static void
+cost_account_unref(struct cost_account *account)
+{
+    if (ovs_refcount_unref(&account->ref_cnt) == 1) {
+        mpsc_queue_destroy(&account->registered);
+        cost_snapshot_uninit(&account->exited);
+        free(account->name);
+        free(account);
+    }
+}
+
+/* Destroys 'account', which may be NULL.  No event of it may be in progress or
+ * start any more. */
+void
+cost_account_destroy(struct cost_account *account)
+{
+    struct cost_recorder *recorder;
+
+    if (!account) {
+        return;
+    }
+
+    ovs_mutex_lock(&accounts_mutex);
+    ovs_list_remove(&account->list_node);
+    cost_account_collect(account);
+    LIST_FOR_EACH_SAFE (recorder, list_node, &account->recorders) {
+        int state = RECORDER_IN_USE;
+
+        ovs_list_remove(&recorder->list_node);
+        if (!atomic_compare_exchange_strong(&recorder->state, &state,
+                                            RECORDER_ORPHANED)) {
+            cost_recorder_free(recorder);
+        }
+    }
+    ovs_mutex_unlock(&accounts_mutex);
+    cost_account_unref(account);
+}
+
+static bool
+cost_account_matches(const struct cost_account *account,
+                     const struct cost_kind *const kinds[], size_t n_kinds,
+                     const char *name)
+{
+    for (size_t i = 0; i < n_kinds; i++) {
+        if (account->kind == kinds[i]) {
+            const char *at = strchr(account->name, '@');
+
+            return (!name || !strcmp(name, account->name)
+                    || (at && !strcmp(name, at + 1)));
+        }
+    }
+    return false;
+}
+
+/* Reads the accounts named 'name', or all accounts if 'name' is NULL, whose
+ * kind is one of 'kinds'.  An account that is named "TYPE@NAME" goes by the
+ * name of "NAME", too.  Returns their number and stores them in '*snaps',
+ * which the caller must free with cost_accounts_free().
+ *
+ * Takes no lock that recording takes. */
+size_t
+cost_accounts_read(const struct cost_kind *const kinds[], size_t n_kinds,
+                   const char *name, struct cost_account_snapshot **snaps)
+{
+    struct cost_account *account;
+    size_t n = 0;
+
+    *snaps = NULL;
+    ovs_mutex_lock(&accounts_mutex);
+    LIST_FOR_EACH (account, list_node, &accounts) {
+        struct cost_account_snapshot *snap;
+        struct cost_recorder *recorder;
+
+        if (!cost_account_matches(account, kinds, n_kinds, name)) {
+            continue;
+        }
+        cost_account_collect(account);
+
+        *snaps = xrealloc(*snaps, (n + 1) * sizeof **snaps);
+        snap = &(*snaps)[n++];
+        snap->kind = account->kind;
+        snap->name = xstrdup(account->name);
+        snap->elapsed_ms = time_msec() - account->since;
+        snap->threads = xmalloc((ovs_list_size(&account->recorders) + 1)
+                                * sizeof *snap->threads);
+        snap->n_threads = 0;
+        LIST_FOR_EACH (recorder, list_node, &account->recorders) {
+            cost_recorder_read(recorder, &snap->threads[snap->n_threads++]);
+        }
+        cost_snapshot_init(&snap->threads[snap->n_threads], account->kind,
+                           account->exited.thread);
+        cost_snapshot_merge(&snap->threads[snap->n_threads++],
+                            &account->exited);
+
+        cost_snapshot_init(&snap->total, account->kind, NULL);
+        for (size_t i = 0; i < snap->n_threads; i++) {
+            cost_snapshot_merge(&snap->total, &snap->threads[i]);
+        }
+    }
+    ovs_mutex_unlock(&accounts_mutex);
+    return n;
+}
+
+/* Frees the 'n' snapshots in 'snaps'. */
+void
+cost_accounts_free(struct cost_account_snapshot *snaps, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < snaps[i].n_threads; j++) {
+            cost_snapshot_uninit(&snaps[i].threads[j]);
+        }
+        free(snaps[i].threads);
+        cost_snapshot_uninit(&snaps[i].total);
+        free(snaps[i].name);
+    }
+    free(snaps);
+}
+
+/* Clears the accounts that cost_accounts_read() would read.  Returns their
+ * number.  An event that is in progress counts when it stops. */
+size_t
+cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
+                    const char *name)
+{
+    struct cost_account *account;
+    size_t n = 0;
+
+    ovs_mutex_lock(&accounts_mutex);
+    LIST_FOR_EACH (account, list_node, &accounts) {
+        uint32_t generation;
+
+        if (!cost_account_matches(account, kinds, n_kinds, name)) {
+            continue;
+        }
+        atomic_read_relaxed(&account->generation, &generation);
+        generation++;
+        atomic_store_relaxed(&account->generation,
+                             generation ? generation : 1);
+        cost_account_collect(account);
+        cost_snapshot_clear(&account->exited);
+        account->since = time_msec();
+        n++;
+    }
+    ovs_mutex_unlock(&accounts_mutex);
+    return n;
+}
+
+/* Recording. */
+
+/* Starts writing 'section'.  Returns true if what it holds is of an earlier
+ * generation of 'account', so that the caller must clear it first. */
+static inline bool
+section_write_begin(struct cost_section *section,
+                    struct cost_account *account)
+{
+    uint32_t seq, generation, section_generation;
+
+    atomic_read_relaxed(&section->seq, &seq);
+    atomic_store_relaxed(&section->seq, seq + 1);
+    atomic_thread_fence(memory_order_release);
+
+    atomic_read_relaxed(&account->generation, &generation);
+    atomic_read_relaxed(&section->generation, &section_generation);
+    if (OVS_UNLIKELY(generation != section_generation)) {
+        atomic_store_relaxed(&section->generation, generation);
+        return true;
+    }
+    return false;
+}
+
+static inline void
+section_write_end(struct cost_section *section)
+{
+    uint32_t seq;
+
+    atomic_read_relaxed(&section->seq, &seq);
+    atomic_store_explicit(&section->seq, seq + 1, memory_order_release);
+}
+
+static void
+cost_class_clear(struct cost_class *class, const struct cost_kind *kind)
+{
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        cost_hist_clear(&class->stages[i]);
+    }
+    for (size_t i = 0; i < kind->n_counters; i++) {
+        atomic_store_relaxed(&class->counters[i], 0);
+    }
+}
+
+static struct cost_class *
+cost_class_create(struct cost_recorder *recorder, size_t class_idx)
+{
+    const struct cost_kind *kind = recorder->kind;
+    struct cost_class *class;
+
+    class = xzalloc(sizeof *class + kind->n_stages * sizeof class->stages[0]);
+    class->counters = xcalloc(kind->n_counters, sizeof *class->counters);
+    cost_class_clear(class, kind);
+    atomic_store_explicit(&recorder->classes[class_idx], class,
+                          memory_order_release);
+    return class;
+}
+
+/* Starts recording in 'recorder', which belongs to the calling thread, for
+ * 'class_idx'.  The caller must call section_write_end() on the returned
+ * class's section soon. */
+static inline struct cost_class *
+cost_class_write_begin(struct cost_recorder *recorder, size_t class_idx)
+{
+    struct cost_class *class;
+
+    atomic_read_relaxed(&recorder->classes[class_idx], &class);
+    if (OVS_UNLIKELY(!class)) {
+        class = cost_class_create(recorder, class_idx);
+    }
+    if (OVS_UNLIKELY(section_write_begin(&class->section,
+                                         recorder->account))) {
+        cost_class_clear(class, recorder->kind);
+    }
+    return class;
+}
+
+/* Puts the event of 'timer', which took 'total_ns', among the slowest of
+ * 'recorder', in place of the fastest of them. */
+static void
+cost_record_slow(struct cost_recorder *recorder, const struct cost_timer *timer,
+                 uint64_t total_ns, size_t class, cost_details_cb *get_details,
+                 const void *aux)
+{
+    const struct cost_kind *kind = recorder->kind;
+    size_t record_size = slow_record_size(kind);
+    uint64_t details[kind->n_details + 1];
+    atomic_uint64_t *w;
+
+    if (get_details) {
+        get_details(details, aux);
+    } else {
+        memset(details, 0, sizeof details);
+    }
+
+    if (section_write_begin(&recorder->slow_section, recorder->account)) {
+        for (size_t i = 0; i < COST_N_SLOWEST; i++) {
+            atomic_store_relaxed(&recorder->slowest[i * record_size
+                                                    + SLOW_WHEN], 0);
+        }
+        recorder->slow_threshold = 0;
+        recorder->slow_next = 0;
+    }
+
+    w = &recorder->slowest[recorder->slow_next * record_size];
+    atomic_store_relaxed(&w[SLOW_TOTAL], total_ns);
+    atomic_store_relaxed(&w[SLOW_WHEN], time_wall_usec());
+    atomic_store_relaxed(&w[SLOW_CLASS], class);
+    atomic_store_relaxed(&w[SLOW_SPLIT], timer->split);
+    w += SLOW_N_FIXED;
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        atomic_store_relaxed(&w[i], (timer->split
+                                     ? cost_clock_ns(timer->stages[i]) : 0));
+    }
+    w += kind->n_stages;
+    for (size_t i = 0; i < kind->n_details; i++) {
+        atomic_store_relaxed(&w[i], details[i]);
+    }
+
+    /* Find the record to replace next: an unused one or the fastest. */
+    uint64_t min_ns = UINT64_MAX;
+
+    for (size_t i = 0; i < COST_N_SLOWEST; i++) {
+        uint64_t when, ns;
+
+        w = &recorder->slowest[i * record_size];
+        atomic_read_relaxed(&w[SLOW_WHEN], &when);
+        atomic_read_relaxed(&w[SLOW_TOTAL], &ns);
+        if (!when) {
+            recorder->slow_next = i;
+            min_ns = 0;
+            break;
+        } else if (ns < min_ns) {
+            recorder->slow_next = i;
+            min_ns = ns;
+        }
+    }
+    recorder->slow_threshold = min_ns;
+    section_write_end(&recorder->slow_section);
+}
+
+/* Makes 'timer', the calling thread's innermost, stop being so.  'now' is the
+ * time in ticks. */
+static inline void
+cost_timer_pop(struct cost_timer *timer, uint64_t now)
+{
+    struct cost_thread *thread = cost_thread_get();
+
+    ovs_assert(thread->timer == timer);
+    thread->timer = timer->outer;
+    if (OVS_UNLIKELY(timer->outer)) {
+        uint64_t elapsed = now - timer->begin;
+
+        timer->outer->start += elapsed;
+        timer->outer->last += elapsed;
+    }
+}
+
+/* Ends 'timer''s event, whose last stage is 'stage', and records it for
+ * 'class'.  Should the event be among the slowest, records the details that
+ * 'get_details' gets from 'aux', too ('get_details' may be NULL).
+ *
+ * Apart from reading the clock once, this costs some 10 ns, or 25 ns for an
+ * event that is split.  An event that is among the slowest so far, or the
+ * first of its class in this thread, takes some 100 ns longer. */
+void
+cost_timer_stop(struct cost_timer *timer, size_t stage, size_t class_idx,
+                cost_details_cb *get_details, const void *aux)
+{
+    struct cost_recorder *recorder = timer->recorder;
+    const struct cost_kind *kind;
+    uint32_t slow_generation, generation;
+    struct cost_class *class;
+    uint64_t now, total_ns;
+    size_t total;
+
+    if (OVS_UNLIKELY(!recorder)) {
+        cost_timer_cancel(timer);
+        return;
+    }
+
+    now = cost_clock_now();
+    cost_timer_pop(timer, now);
+
+    kind = recorder->kind;
+    total = kind->n_stages - 1;
+    /* The time stamp counters of two CPUs may differ by a few ticks. */
+    total_ns = (OVS_LIKELY(now > timer->start)
+                ? cost_clock_ns(now - timer->start) : 0);
+
+    class = cost_class_write_begin(recorder, class_idx);
+    if (OVS_UNLIKELY(timer->split)) {
+        timer->stages[stage] += now - timer->last;
+        for (size_t i = 0; i < total; i++) {
+            if ((int64_t) timer->stages[i] < 0) {
+                timer->stages[i] = 0;
+            }
+            cost_hist_add(&class->stages[i], cost_clock_ns(timer->stages[i]));
+        }
+    }
+    cost_hist_add(&class->stages[total], total_ns);
+    if (timer->counter != COST_NO_COUNTER) {
+        cost_counter_add(&class->counters[timer->counter], 1);
+    }
+    section_write_end(&class->section);
+
+    atomic_read_relaxed(&recorder->slow_section.generation, &slow_generation);
+    atomic_read_relaxed(&recorder->account->generation, &generation);
+    if (OVS_UNLIKELY(total_ns > recorder->slow_threshold
+                     || slow_generation != generation)) {
+        cost_record_slow(recorder, timer, total_ns, class_idx,
+                         get_details, aux);
+    }
+}
+
+/* Ends 'timer' without recording anything. */
+void
+cost_timer_cancel(struct cost_timer *timer)
+{
+    if (!timer->recorder) {
+        cost_thread_get()->timer = timer->outer;
+    } else {
+        cost_timer_pop(timer, timer->outer ? cost_clock_now() : 0);
+    }
+}
+
+/* Adds 'n' to the account's 'counter' for 'class', for something that happened
+ * outside of an event. */
+void
+cost_count(struct cost_account *account, size_t class_idx, size_t counter,
+           uint64_t n)
+{
+    struct cost_class *class;
+    bool enabled;
+
+    atomic_read_relaxed(&cost_config.enabled, &enabled);
+    if (enabled) {
+        class = cost_class_write_begin(cost_recorder_get(account), class_idx);
+        cost_counter_add(&class->counters[counter], n);
+        section_write_end(&class->section);
+    }
+}

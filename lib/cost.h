@@ -1,0 +1,339 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#ifndef COST_H
+#define COST_H 1
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "cost-clock.h"
+#include "cost-histogram.h"
+#include "mpsc-queue.h"
+#include "openvswitch/list.h"
+#include "ovs-thread.h"
+#include "random.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ds;
+struct smap;
+
+/* Cost accounting: where a thread's time goes, exactly and always on.
+ * ====================================================================
+ *
+ * This is the recording layer.  What is measured is described by a 'struct
+ * cost_kind': an event (such as an upcall) has a class, is split into stages
+ * that follow each other, and may increment one counter.  A 'struct
+ * cost_account' holds what was measured of one object (such as a datapath).
+ *
+ * A hook brackets an event with cost_timer_start() and cost_timer_stop(), and
+ * code in between calls cost_timer_mark() at the end of each stage:
+ *
+ *     struct cost_timer timer;
+ *
+ *     cost_timer_start(&timer, account, cost_clock_now());
+ *     ...parse...
+ *     cost_timer_mark(PARSE);
+ *     ...translate...
+ *     cost_timer_mark(TRANSLATE);
+ *     ...execute...
+ *     cost_timer_stop(&timer, EXECUTE, class, NULL, NULL);
+ *
+ * cost_timer_mark() applies to the innermost timer of the calling thread, so
+ * that the code that marks need not know the code that started.  Timers nest:
+ * the time of an inner event is not part of the outer one, so that adding up
+ * events never counts time twice.
+ *
+ * Every event is counted and its total time recorded.  Splitting an event into
+ * stages takes one more clock reading per stage, so that only one in
+ * 'split_interval' events is split.  The gaps between them are random, 1 to
+ * 2 * 'split_interval' - 1 events: with fixed gaps, of events that alternate
+ * (such as the upcalls before and after a recirculation) one kind might never
+ * be split.
+ *
+ * Cost on x86-64, apart from reading the clock: see
+ * Documentation/topics/upcall-cost.rst.
+ *
+ *
+ * Thread-safety
+ * =============
+ *
+ * Each thread writes only to recorders of its own, which it creates on its
+ * first event, without waiting for any other thread.  Any thread may read an
+ * account while others record into it; it gets every event either whole or not
+ * at all.  A thread that exits leaves its numbers behind, in a pseudo-thread
+ * named "exited".  Clearing an account bumps its generation: each thread
+ * clears its own data on its next event, readers ignore data of an earlier
+ * generation.
+ */
+
+#define COST_MAX_STAGES 10
+#define COST_N_SLOWEST 16               /* Slowest events kept per thread. */
+#define COST_NO_COUNTER UINT8_MAX
+
+/* What is measured.  Static. */
+struct cost_kind {
+    const char *name;                   /* Of an event, such as "upcall". */
+
+    /* Stages of an event, in order.  The last one is the whole event. */
+    const char *const *stages;
+    size_t n_stages;
+
+    /* Counters, at most one of which each event increments. */
+    const char *const *counters;
+    size_t n_counters;
+
+    /* Classes of events. */
+    size_t n_classes;
+    void (*format_class)(size_t class, struct ds *);
+
+    /* Number of 64-bit words with details kept of each of the slowest
+     * events. */
+    size_t n_details;
+};
+
+/* Run-time configuration, see cost_configure(). */
+struct cost_config {
+    atomic_bool enabled;
+    atomic_uint32_t split_interval;
+};
+extern struct cost_config cost_config;
+
+#define COST_DEFAULT_SPLIT_INTERVAL 16
+#define COST_MAX_SPLIT_INTERVAL 65536
+
+void cost_configure(const struct smap *);
+
+/* Accounts. */
+struct cost_account *cost_account_create(const struct cost_kind *,
+                                         const char *name);
+void cost_account_destroy(struct cost_account *);
+
+/* A part of a recorder that is read and cleared as a whole: a sequence lock
+ * whose only writer is the recorder's thread. */
+struct cost_section {
+    atomic_uint32_t seq;                /* Odd while being written. */
+    atomic_uint32_t generation;         /* Of the account, when last written,
+                                         * 0 if never. */
+};
+
+/* What one thread recorded of one class of events. */
+struct cost_class {
+    struct cost_section section;
+    atomic_uint64_t *counters;          /* kind->n_counters. */
+    struct cost_hist stages[];          /* kind->n_stages. */
+};
+
+/* What one thread recorded in one account. */
+struct cost_recorder {
+    struct cost_account *account;
+    const struct cost_kind *kind;
+
+    /* Used by the recording thread only. */
+    uint32_t since_split;               /* Events since the last split. */
+    uint32_t split_gap;                 /* Split when 'since_split' is this. */
+    uint64_t slow_threshold;            /* An event that takes longer, in ns,
+                                         * belongs in 'slowest'. */
+    size_t slow_next;                   /* Next of the slowest to replace. */
+    struct cost_recorder *next;         /* The thread's next recorder. */
+
+    /* Written by the recording thread only. */
+    struct cost_section slow_section;
+    atomic_uint64_t *slowest;           /* COST_N_SLOWEST records. */
+    ATOMIC(struct cost_class *) *classes;  /* kind->n_classes, on demand. */
+
+    /* Life time. */
+    atomic_int state;                   /* One of RECORDER_*, in cost.c. */
+    char *thread;                       /* Name of the recording thread. */
+    struct mpsc_queue_node queue_node;  /* In account's 'registered'. */
+    struct ovs_list list_node;          /* In account's 'recorders'. */
+};
+
+/* One event that is being measured.  On the stack of the code that starts and
+ * stops it. */
+struct cost_timer {
+    struct cost_recorder *recorder;     /* NULL if accounting is off. */
+    struct cost_timer *outer;           /* Enclosing timer, if any. */
+    uint64_t begin;                     /* Ticks: cost_timer_start(). */
+    uint64_t start;                     /* Same, plus time of inner events. */
+    uint64_t last;                      /* Latest mark, plus the same. */
+    bool split;                         /* Record the stages? */
+    uint8_t counter;                    /* To increment or COST_NO_COUNTER. */
+    uint64_t stages[COST_MAX_STAGES];   /* Ticks, only if 'split'. */
+};
+
+/* Recording state of a thread. */
+struct cost_thread {
+    struct cost_timer *timer;           /* Innermost running timer. */
+    struct cost_recorder *latest;       /* Recorder used last. */
+    struct cost_recorder *recorders;    /* All. */
+};
+DECLARE_EXTERN_PER_THREAD_DATA(struct cost_thread, cost_thread);
+
+/* Fills in the details of a slow event, kind->n_details words. */
+typedef void cost_details_cb(uint64_t *details, const void *aux);
+
+static inline void cost_timer_start(struct cost_timer *,
+                                    struct cost_account *, uint64_t now);
+static inline void cost_timer_mark(size_t stage);
+static inline void cost_timer_count(size_t counter);
+void cost_timer_stop(struct cost_timer *, size_t stage, size_t class,
+                     cost_details_cb *, const void *aux);
+void cost_timer_cancel(struct cost_timer *);
+
+void cost_count(struct cost_account *, size_t class, size_t counter,
+                uint64_t n);
+
+struct cost_recorder *cost_recorder_get__(struct cost_account *);
+
+/* Returns the calling thread's recorder for 'account'. */
+static inline struct cost_recorder *
+cost_recorder_get(struct cost_account *account)
+{
+    struct cost_recorder *latest = cost_thread_get()->latest;
+
+    return (OVS_LIKELY(latest && latest->account == account)
+            ? latest
+            : cost_recorder_get__(account));
+}
+
+/* Starts 'timer' for an event of 'account' that begins at 'now', in ticks.  If
+ * accounting is off, this and everything else done with 'timer' does nothing.
+ *
+ * Every timer that is started must be stopped or cancelled, by the same
+ * thread, in reverse order of starting. */
+static inline void
+cost_timer_start(struct cost_timer *timer, struct cost_account *account,
+                 uint64_t now)
+{
+    struct cost_thread *thread = cost_thread_get();
+    bool enabled;
+
+    timer->outer = thread->timer;
+    thread->timer = timer;
+
+    timer->split = false;
+    atomic_read_relaxed(&cost_config.enabled, &enabled);
+    if (OVS_UNLIKELY(!enabled)) {
+        timer->recorder = NULL;
+        return;
+    }
+
+    struct cost_recorder *recorder = cost_recorder_get(account);
+
+    timer->recorder = recorder;
+    timer->begin = timer->start = timer->last = now;
+    timer->counter = COST_NO_COUNTER;
+
+    /* A gap chosen before the interval was made shorter does not last. */
+    uint32_t interval;
+
+    atomic_read_relaxed(&cost_config.split_interval, &interval);
+    if (OVS_UNLIKELY(++recorder->since_split
+                     >= MIN(recorder->split_gap, 2 * interval - 1))) {
+        recorder->since_split = 0;
+        recorder->split_gap = 1 + random_range(2 * interval - 1);
+        timer->split = true;
+        memset(timer->stages, 0, sizeof timer->stages);
+    }
+}
+
+/* Ends the stage 'stage' of the calling thread's innermost event, if there is
+ * one and it is to be split into stages.  A stage that ends several times has
+ * the sum of the times. */
+static inline void
+cost_timer_mark(size_t stage)
+{
+    struct cost_timer *timer = cost_thread_get()->timer;
+
+    if (timer && OVS_UNLIKELY(timer->split)) {
+        uint64_t now = cost_clock_now();
+
+        timer->stages[stage] += now - timer->last;
+        timer->last = now;
+    }
+}
+
+/* Makes the calling thread's innermost event, if there is one, increment
+ * 'counter' when it stops. */
+static inline void
+cost_timer_count(size_t counter)
+{
+    struct cost_timer *timer = cost_thread_get()->timer;
+
+    if (timer) {
+        timer->counter = counter;
+    }
+}
+
+/* Reading. */
+
+/* One of the slowest events. */
+struct cost_slow_event {
+    uint64_t total_ns;
+    long long int when_us;              /* Time of day it ended, us since the
+                                         * Epoch. */
+    size_t class;
+    bool split;                         /* Are 'stages' known? */
+    uint64_t stages[COST_MAX_STAGES];   /* ns. */
+    char *thread;
+    uint64_t *details;                  /* kind->n_details. */
+};
+
+/* What one thread or several recorded. */
+struct cost_snapshot {
+    const struct cost_kind *kind;
+    char *thread;                       /* Name, NULL if several. */
+    struct cost_hist_snapshot **classes;  /* kind->n_classes, each NULL or
+                                           * kind->n_stages histograms. */
+    uint64_t **counters;                /* Ditto, kind->n_counters each. */
+    struct cost_slow_event *slowest;    /* Slowest first. */
+    size_t n_slowest;
+};
+
+/* All that is known of an account. */
+struct cost_account_snapshot {
+    const struct cost_kind *kind;
+    char *name;
+    long long int elapsed_ms;           /* Since created or cleared. */
+    struct cost_snapshot total;
+    struct cost_snapshot *threads;
+    size_t n_threads;
+};
+
+size_t cost_accounts_read(const struct cost_kind *const kinds[],
+                          size_t n_kinds, const char *name,
+                          struct cost_account_snapshot **);
+void cost_accounts_free(struct cost_account_snapshot *, size_t n);
+size_t cost_accounts_clear(const struct cost_kind *const kinds[],
+                           size_t n_kinds, const char *name);
+
+void cost_snapshot_stage(const struct cost_snapshot *, size_t class,
+                         size_t stage, struct cost_hist_snapshot *);
+uint64_t cost_snapshot_counter(const struct cost_snapshot *, size_t class,
+                               size_t counter);
+uint64_t cost_snapshot_count(const struct cost_snapshot *, size_t class);
+
+#define COST_ALL_CLASSES SIZE_MAX
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* cost.h */

@@ -1,0 +1,409 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#include <config.h>
+
+#include "upcall-cost.h"
+
+#include <errno.h>
+
+#include "netlink.h"
+#include "odp-util.h"
+#include "openvswitch/dynamic-string.h"
+#include "cost-report.h"
+#include "openvswitch/json.h"
+#include "packets.h"
+#include "util.h"
+
+static const char *const type_names[UPCALL_COST_N_TYPES] = {
+    [UPCALL_COST_MISS] = "miss",
+    [UPCALL_COST_SLOW_PATH] = "slow-path",
+    [UPCALL_COST_CONTROLLER] = "controller",
+    [UPCALL_COST_SFLOW] = "sflow",
+    [UPCALL_COST_IPFIX] = "ipfix",
+    [UPCALL_COST_SAMPLE] = "sample",
+    [UPCALL_COST_BAD] = "bad",
+};
+
+static const char *const feature_names[UPCALL_COST_N_FEATURES] = {
+    "ct", "nat", "recirc", "tunnel",
+};
+
+/* Details of one of the slowest upcalls. */
+struct upcall_cost_details {
+    struct flow flow;
+    uint64_t packet_len;
+};
+
+static void upcall_cost_format_class(size_t class, struct ds *);
+
+static const char *const netdev_stages[UPCALL_COST_N_STAGES] = {
+    [UPCALL_COST_PARSE] = "parse",
+    [UPCALL_COST_TRANSLATE] = "translate",
+    [UPCALL_COST_INSTALL] = "install",
+    [UPCALL_COST_EXECUTE] = "execute",
+    [UPCALL_COST_TOTAL] = "total",
+};
+
+static const char *const counters[UPCALL_COST_N_COUNTERS] = {
+    [UPCALL_COST_INSTALLED] = "installed",
+    [UPCALL_COST_FLOW_LIMIT] = "flow-limit",
+    [UPCALL_COST_NO_RECIRC] = "no-recirc-context",
+    [UPCALL_COST_DUPLICATE] = "duplicate",
+    [UPCALL_COST_LOST_LOCK] = "lock",
+    [UPCALL_COST_LOST_PORT] = "no-port",
+    [UPCALL_COST_LOST_ERROR] = "error",
+};
+
+/* Upcalls in the userspace datapath. */
+const struct cost_kind upcall_cost_netdev_kind = {
+    .name = "upcall",
+    .stages = netdev_stages,
+    .n_stages = UPCALL_COST_N_STAGES,
+    .counters = counters,
+    .n_counters = UPCALL_COST_N_COUNTERS,
+    .n_classes = UPCALL_COST_N_CLASSES,
+    .format_class = upcall_cost_format_class,
+    .n_details = DIV_ROUND_UP(sizeof(struct upcall_cost_details),
+                              sizeof(uint64_t)),
+};
+
+/* Classes. */
+
+static enum upcall_cost_type
+upcall_cost_type(enum dpif_upcall_type type, const struct nlattr *userdata)
+{
+    struct user_action_cookie cookie;
+
+    if (type == DPIF_UC_MISS) {
+        return UPCALL_COST_MISS;
+    } else if (!userdata || nl_attr_get_size(userdata) != sizeof cookie) {
+        return UPCALL_COST_BAD;
+    }
+
+    memcpy(&cookie, nl_attr_get(userdata), sizeof cookie);
+    switch (cookie.type) {
+    case USER_ACTION_COOKIE_SFLOW:
+        return UPCALL_COST_SFLOW;
+    case USER_ACTION_COOKIE_FLOW_SAMPLE:
+        return UPCALL_COST_SAMPLE;
+    case USER_ACTION_COOKIE_IPFIX:
+        return UPCALL_COST_IPFIX;
+    case USER_ACTION_COOKIE_CONTROLLER:
+        return UPCALL_COST_CONTROLLER;
+    case USER_ACTION_COOKIE_SLOW_PATH:
+        return UPCALL_COST_SLOW_PATH;
+    default:
+        return UPCALL_COST_BAD;
+    }
+}
+
+/* Returns the UPCALL_COST_* features that 'actions' use. */
+static unsigned int
+actions_features(const struct nlattr *actions, size_t actions_len)
+{
+    unsigned int features = 0;
+    const struct nlattr *a;
+    size_t left;
+
+    NL_ATTR_FOR_EACH_UNSAFE (a, left, actions, actions_len) {
+        switch (nl_attr_type(a)) {
+        case OVS_ACTION_ATTR_CT:
+            features |= UPCALL_COST_CT;
+            if (nl_attr_find_nested(a, OVS_CT_ATTR_NAT)) {
+                features |= UPCALL_COST_NAT;
+            }
+            break;
+
+        case OVS_ACTION_ATTR_TUNNEL_PUSH:
+        case OVS_ACTION_ATTR_TUNNEL_POP:
+            features |= UPCALL_COST_TUNNEL;
+            break;
+
+        case OVS_ACTION_ATTR_SET:
+            if (nl_attr_type(nl_attr_get(a)) == OVS_KEY_ATTR_TUNNEL) {
+                features |= UPCALL_COST_TUNNEL;
+            }
+            break;
+
+        case OVS_ACTION_ATTR_CLONE:
+            features |= actions_features(nl_attr_get(a), nl_attr_get_size(a));
+            break;
+        }
+    }
+    return features;
+}
+
+/* Returns the class of an upcall of 'type' for a packet of 'flow' that led to
+ * 'actions'. */
+static size_t
+upcall_cost_class(enum upcall_cost_type type, const struct flow *flow,
+                  const struct ofpbuf *actions)
+{
+    unsigned int features;
+
+    features = actions_features(actions->data, actions->size);
+    if (flow->ct_state) {
+        features |= UPCALL_COST_CT;
+        if (flow->ct_state & (CS_SRC_NAT | CS_DST_NAT)) {
+            features |= UPCALL_COST_NAT;
+        }
+    }
+    if (flow->recirc_id) {
+        features |= UPCALL_COST_RECIRC;
+    }
+    if (flow_tnl_dst_is_set(&flow->tunnel)) {
+        features |= UPCALL_COST_TUNNEL;
+    }
+
+    return type << UPCALL_COST_N_FEATURES | features;
+}
+
+/* Appends the name of 'class' to 's', such as "miss+ct+nat". */
+static void
+upcall_cost_format_class(size_t class, struct ds *s)
+{
+    ds_put_cstr(s, type_names[class >> UPCALL_COST_N_FEATURES]);
+    for (size_t i = 0; i < UPCALL_COST_N_FEATURES; i++) {
+        if (class & (1u << i)) {
+            ds_put_format(s, "+%s", feature_names[i]);
+        }
+    }
+}
+
+/* Recording. */
+
+struct details_aux {
+    const struct flow *flow;
+    uint32_t packet_len;
+};
+
+static void
+upcall_cost_get_details(uint64_t *words, const void *aux_)
+{
+    struct upcall_cost_details *details = (void *) words;
+    const struct details_aux *aux = aux_;
+
+    details->flow = *aux->flow;
+    /* Options that are not in the datapath's format refer to the table of
+     * their bridge, which might not outlive the upcall by long. */
+    if (!(details->flow.tunnel.flags & FLOW_TNL_F_UDPIF)) {
+        memset(&details->flow.tunnel.metadata, 0,
+               sizeof details->flow.tunnel.metadata);
+    }
+    details->packet_len = aux->packet_len;
+}
+
+/* Ends the upcall that the userspace datapath started with cost_timer_start()
+ * on 'timer'.  It was of type 'dp_type', with 'userdata' if that is
+ * DPIF_UC_ACTION, for a packet of 'flow' that was 'packet_len' bytes long, and
+ * led to 'actions'.  'error' is what the upcall callback returned: 0, ENOSPC
+ * if no flow is to be installed, EAGAIN if moreover nothing is to be done with
+ * the packet, or another value if the upcall failed.
+ *
+ * The time since the latest mark belongs to installing the flow, if the upcall
+ * is a flow miss, otherwise to executing actions. */
+void
+upcall_cost_stop(struct cost_timer *timer, enum dpif_upcall_type dp_type,
+                 const struct nlattr *userdata, const struct flow *flow,
+                 uint32_t packet_len, const struct ofpbuf *actions, int error)
+{
+    struct details_aux aux = { flow, packet_len };
+    enum upcall_cost_type type;
+
+    if (!timer->recorder) {
+        cost_timer_cancel(timer);
+        return;
+    }
+
+    type = upcall_cost_type(dp_type, userdata);
+    if (OVS_UNLIKELY(error && error != ENOSPC)
+        && (error != EAGAIN
+            || type == UPCALL_COST_MISS || type == UPCALL_COST_BAD)) {
+        struct cost_account *account = timer->recorder->account;
+
+        cost_timer_cancel(timer);
+        cost_count(account, type << UPCALL_COST_N_FEATURES,
+                   (error == ENODEV ? UPCALL_COST_LOST_PORT
+                    : UPCALL_COST_LOST_ERROR), 1);
+        return;
+    }
+
+    cost_timer_stop(timer, (type == UPCALL_COST_MISS ? UPCALL_COST_INSTALL
+                            : UPCALL_COST_EXECUTE),
+                    upcall_cost_class(type, flow, actions),
+                    upcall_cost_get_details, &aux);
+}
+
+/* Counts 'n' upcalls of 'type' that were lost because the datapath's upcalls
+ * were disabled, as they are while ofproto is being reconfigured. */
+void
+upcall_cost_lost_lock(struct cost_account *account, enum dpif_upcall_type type,
+                      const struct nlattr *userdata, size_t n)
+{
+    cost_count(account,
+               upcall_cost_type(type, userdata) << UPCALL_COST_N_FEATURES,
+               UPCALL_COST_LOST_LOCK, n);
+}
+
+/* Reporting. */
+
+/* Sets '*class' to that named 's'.  The features may be in any order.  Returns
+ * false if there is no such class. */
+static bool
+upcall_cost_class_from_string(const char *s, size_t *class)
+{
+    char *copy = xstrdup(s);
+    char *save_ptr = NULL;
+    char *name = strtok_r(copy, "+", &save_ptr);
+    bool ok = false;
+
+    for (size_t i = 0; name && i < UPCALL_COST_N_TYPES; i++) {
+        if (!strcmp(name, type_names[i])) {
+            *class = i << UPCALL_COST_N_FEATURES;
+            ok = true;
+        }
+    }
+    while (ok && (name = strtok_r(NULL, "+", &save_ptr))) {
+        ok = false;
+        for (size_t i = 0; i < UPCALL_COST_N_FEATURES; i++) {
+            if (!strcmp(name, feature_names[i])) {
+                *class |= 1u << i;
+                ok = true;
+            }
+        }
+    }
+    free(copy);
+    return ok;
+}
+
+/* Returns the name that 'port_no' has now in the datapath named 'account', or
+ * NULL.  The caller must free it. */
+static char *
+port_name(const char *account, odp_port_t port_no)
+{
+    struct dpif_port port;
+    char *dp_name, *type;
+    struct dpif *dpif;
+    char *name = NULL;
+
+    dp_parse_name(account, &dp_name, &type);
+    if (!dpif_open(dp_name, type, &dpif)) {
+        if (!dpif_port_query_by_number(dpif, port_no, &port, false)) {
+            name = xstrdup(port.name);
+            dpif_port_destroy(&port);
+        }
+        dpif_close(dpif);
+    }
+    free(dp_name);
+    free(type);
+    return name;
+}
+
+/* Appends 'flow' to 's' in the notation of "ovs-appctl dpctl/dump-flows" and
+ * "ofproto/trace". */
+static void
+format_flow(const struct flow *flow, struct ds *s)
+{
+    struct odp_flow_key_parms parms = {
+        .flow = flow,
+        .support = {
+            .max_vlan_headers = SIZE_MAX,
+            .max_mpls_depth = SIZE_MAX,
+            .recirc = true,
+            .ct_state = true,
+            .ct_zone = true,
+            .ct_mark = true,
+            .ct_label = true,
+            .ct_state_nat = true,
+            .ct_orig_tuple = true,
+            .ct_orig_tuple6 = true,
+        },
+    };
+    struct ofpbuf key;
+
+    ofpbuf_init(&key, 0);
+    odp_flow_key_from_flow(&parms, &key);
+    odp_flow_key_format(key.data, key.size, s);
+    ofpbuf_uninit(&key);
+}
+
+static void
+upcall_cost_format_details(const char *account, const uint64_t *words,
+                           struct ds *s)
+{
+    const struct upcall_cost_details *details = (const void *) words;
+    odp_port_t port_no = details->flow.in_port.odp_port;
+    char *name = port_name(account, port_no);
+
+    ds_put_format(s, "port %"PRIu32, port_no);
+    if (name) {
+        ds_put_format(s, " (%s)", name);
+    }
+    ds_put_format(s, ", %"PRIu64" bytes\n     ", details->packet_len);
+    format_flow(&details->flow, s);
+    free(name);
+}
+
+static void
+upcall_cost_details_to_json(const char *account, const uint64_t *words,
+                            struct json *json)
+{
+    const struct upcall_cost_details *details = (const void *) words;
+    odp_port_t port_no = details->flow.in_port.odp_port;
+    char *name = port_name(account, port_no);
+    struct ds s = DS_EMPTY_INITIALIZER;
+
+    format_flow(&details->flow, &s);
+    json_object_put(json, "port_no",
+                    json_integer_create(odp_to_u32(port_no)));
+    if (name) {
+        json_object_put_string(json, "port", name);
+    }
+    json_object_put(json, "packet_bytes",
+                    json_integer_create(details->packet_len));
+    json_object_put_string(json, "flow", ds_cstr(&s));
+    ds_destroy(&s);
+    free(name);
+}
+
+/* Registers the upcall/cost-* commands. */
+void
+upcall_cost_init(void)
+{
+    static const struct cost_kind *const kinds[] = {
+        &upcall_cost_netdev_kind,
+    };
+    static const struct cost_counter_group groups[] = {
+        { "flows", UPCALL_COST_INSTALLED, UPCALL_COST_LOST_LOCK },
+        { "lost", UPCALL_COST_LOST_LOCK, UPCALL_COST_N_COUNTERS },
+    };
+    static const struct cost_report report = {
+        .prefix = "upcall",
+        .object = "datapath",
+        .kinds = kinds,
+        .n_kinds = ARRAY_SIZE(kinds),
+        .groups = groups,
+        .n_groups = ARRAY_SIZE(groups),
+        .class_from_string = upcall_cost_class_from_string,
+        .class_help = "miss, slow-path, controller, sflow, ipfix, sample or "
+                      "bad, followed by any of +ct, +nat, +recirc, +tunnel",
+        .format_details = upcall_cost_format_details,
+        .details_to_json = upcall_cost_details_to_json,
+    };
+
+    cost_report_register(&report);
+}

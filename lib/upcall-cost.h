@@ -1,0 +1,105 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#ifndef UPCALL_COST_H
+#define UPCALL_COST_H 1
+
+#include "cost.h"
+#include "dpif.h"
+#include "flow.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct nlattr;
+struct ofpbuf;
+
+/* What upcalls cost.
+ * ==================
+ *
+ * The hooks that the datapaths and ofproto-dpif-upcall call, on top of
+ * lib/cost.h.  Each stage, class and counter is defined in
+ * Documentation/topics/upcall-cost.rst.
+ */
+
+/* Stages of an upcall in the userspace datapath. */
+enum upcall_cost_stage {
+    UPCALL_COST_PARSE,          /* Until ofproto knows what the upcall is. */
+    UPCALL_COST_TRANSLATE,      /* OpenFlow lookup and translation. */
+    UPCALL_COST_INSTALL,        /* Ukey and datapath flow. */
+    UPCALL_COST_EXECUTE,        /* Actions on the packet. */
+    UPCALL_COST_TOTAL,
+    UPCALL_COST_N_STAGES
+};
+
+/* What became of the flow of an upcall, or why an upcall was lost. */
+enum upcall_cost_counter {
+    /* Flow installed, or the reason why not. */
+    UPCALL_COST_INSTALLED,
+    UPCALL_COST_FLOW_LIMIT,     /* Datapath flow limit reached. */
+    UPCALL_COST_NO_RECIRC,      /* Recirculation context is being freed. */
+    UPCALL_COST_DUPLICATE,      /* Flow exists or is just being changed. */
+
+    /* Upcall lost, and its packet dropped, with the reason. */
+    UPCALL_COST_LOST_LOCK,      /* Upcalls disabled for reconfiguration. */
+    UPCALL_COST_LOST_PORT,      /* No bridge has the port. */
+    UPCALL_COST_LOST_ERROR,     /* Anything else. */
+
+    UPCALL_COST_N_COUNTERS
+};
+
+/* Why the datapath asks. */
+enum upcall_cost_type {
+    UPCALL_COST_MISS,
+    UPCALL_COST_SLOW_PATH,
+    UPCALL_COST_CONTROLLER,
+    UPCALL_COST_SFLOW,
+    UPCALL_COST_IPFIX,
+    UPCALL_COST_SAMPLE,
+    UPCALL_COST_BAD,            /* Datapath's request makes no sense. */
+    UPCALL_COST_N_TYPES
+};
+
+/* A class is a type together with any of these. */
+enum upcall_cost_feature {
+    UPCALL_COST_CT = 1 << 0,
+    UPCALL_COST_NAT = 1 << 1,
+    UPCALL_COST_RECIRC = 1 << 2,
+    UPCALL_COST_TUNNEL = 1 << 3,
+    UPCALL_COST_N_FEATURES = 4
+};
+
+#define UPCALL_COST_N_CLASSES (UPCALL_COST_N_TYPES << UPCALL_COST_N_FEATURES)
+
+extern const struct cost_kind upcall_cost_netdev_kind;
+
+/* Hooks for the datapaths. */
+void upcall_cost_stop(struct cost_timer *, enum dpif_upcall_type,
+                      const struct nlattr *userdata, const struct flow *,
+                      uint32_t packet_len, const struct ofpbuf *actions,
+                      int error);
+void upcall_cost_lost_lock(struct cost_account *, enum dpif_upcall_type,
+                           const struct nlattr *userdata, size_t n);
+
+/* Commands. */
+void upcall_cost_init(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* upcall-cost.h */
