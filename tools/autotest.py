@@ -93,9 +93,12 @@ class Progress:
 
 
 class Suite:
-    """The suite 'name' of the built tree 'tree'."""
+    """The suite 'name' of the built tree 'tree', run by the command 'wrap' if
+    there is one."""
 
-    def __init__(self, tree: Path, name: str = "testsuite"):
+    def __init__(self, tree: Path, name: str = "testsuite",
+                 wrap: Iterable[str] = ()):
+        self.wrap = list(wrap)
         self.tree = tree.resolve()
         self.name = name
         self.script = self.tree / "tests" / name
@@ -134,8 +137,9 @@ class Suite:
              "ovs-cost-print"],
             cwd=self.tree, env=self.env, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, check=True)
-        return ["/bin/bash", f"./tests/{self.name}", "-C", "tests",
-                "AUTOTEST_PATH=" + path.stdout.splitlines()[-1]]
+        return self.wrap + [
+            "/bin/bash", f"./tests/{self.name}", "-C", "tests",
+            "AUTOTEST_PATH=" + path.stdout.splitlines()[-1]]
 
     def tests(self) -> Dict[Key, Test]:
         """All tests of the suite, in its order."""
@@ -159,9 +163,14 @@ class Suite:
                 test.keywords += text.split()
         return found
 
+    def run_raw(self, arguments: List[str]) -> int:
+        """Runs the suite with Autotest's own 'arguments' and output."""
+        return subprocess.run(self._command() + arguments, cwd=self.tree,
+                              env=self.env, check=False).returncode
+
     def run(self, tests: Iterable[Test], jobs: int,
-            on_result: Optional[Callable[[Test, Result], None]] = None,
-            options: Iterable[str] = ()) -> Dict[Key, Result]:
+            on_result: Optional[Callable[[Test, Result], None]] = None
+            ) -> Dict[Key, Result]:
         """Runs 'tests', 'jobs' of them at a time, and calls 'on_result' as
         each one ends.  A test that ended without a verdict counts as
         failed."""
@@ -169,7 +178,7 @@ class Suite:
         results: Dict[Key, Result] = {}
         if not by_number:
             return results
-        command = self._command() + list(options) + [f"-j{jobs}"]
+        command = self._command() + [f"-j{jobs}"]
         command += _ranges(sorted(by_number))
         with subprocess.Popen(command, cwd=self.tree, env=self.env,
                               stdin=subprocess.DEVNULL,

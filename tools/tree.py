@@ -316,6 +316,14 @@ def apply_patch(shadow: Path, patch: Patch, base_id: str) -> None:
              + "The tree is as it was.")
 
 
+def format_patch(work: Path, commit: str) -> bytes:
+    """Returns 'commit' in the one form that patches/ has."""
+    return git(work, "format-patch", "-1", "--stdout", "--zero-commit", "-N",
+               "--no-signature", "-p", "-U3", "--no-renames", "--no-color",
+               "--no-ext-diff", "--no-textconv", "--diff-algorithm=myers",
+               "--indent-heuristic", commit).stdout
+
+
 def link_target(ovs: Path, file: str) -> str:
     """Returns where the link 'file' in the tree 'ovs' points: relative when
     the tree is inside the checkout, so that the checkout can be moved."""
