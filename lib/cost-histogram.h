@@ -77,7 +77,7 @@ extern "C" {
 
 /* OTLP index of bucket 1. */
 #define COST_HIST_OTLP_OFFSET \
-    (COST_HIST_MIN_EXP * (1 << COST_HIST_SCALE) - 1)
+    (COST_HIST_MIN_EXP * (1 << COST_HIST_SCALE))
 
 /* Upper edge, inclusive, of each bucket but the last one, in nanoseconds. */
 extern const uint64_t cost_hist_edges[COST_HIST_N_EDGES];

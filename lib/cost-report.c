@@ -117,10 +117,12 @@ put_plural(struct ds *s, uint64_t n, const char *noun)
     ds_put_format(s, " %s%s", noun, n == 1 ? "" : "s");
 }
 
-/* Appends the bars of 'hist' to 's': a line for each bucket, or for each two,
- * four or eight of them, so that there are not too many lines. */
+/* Appends the bars of 'hist', the times that 'stage' of an 'event' took, to
+ * 's': a line for each bucket, or for each two, four or eight of them, so that
+ * there are not too many lines. */
 static void
-put_bars(struct ds *s, const char *name, const struct cost_hist_snapshot *hist)
+put_bars(struct ds *s, const char *stage, const char *event,
+         const struct cost_hist_snapshot *hist)
 {
     enum { MAX_LINES = 24, MAX_BAR = 40 };
     size_t first, last, step;
@@ -142,9 +144,10 @@ put_bars(struct ds *s, const char *name, const struct cost_hist_snapshot *hist)
 
     for (int pass = 0; pass < 2; pass++) {
         if (pass == 1) {
-            ds_put_format(s, "  %s: # is %.*f\n", name,
-                          max > MAX_BAR ? 1 : 0,
-                          max > MAX_BAR ? (double) max / MAX_BAR : 1.0);
+            double unit = max > MAX_BAR ? (double) max / MAX_BAR : 1;
+
+            ds_put_format(s, "  %s (us), each # is %.*f %s%s\n", stage,
+                          unit > 1 ? 1 : 0, unit, event, unit > 1 ? "s" : "");
         }
         for (size_t b = first; b <= last;) {
             size_t end = b == 0 ? 1 : b + step;
@@ -159,12 +162,11 @@ put_bars(struct ds *s, const char *name, const struct cost_hist_snapshot *hist)
                 size_t len = (max <= MAX_BAR ? n
                               : DIV_ROUND_UP(n * MAX_BAR, max));
 
-                ds_put_cstr(s, " ");
                 if (end <= COST_HIST_N_EDGES) {
-                    ds_put_cstr(s, "  <=");
+                    ds_put_cstr(s, "   <=");
                     put_us_cell(s, cost_hist_edges[end - 1]);
                 } else {
-                    ds_put_cstr(s, "   >");
+                    ds_put_cstr(s, "    >");
                     put_us_cell(s, cost_hist_edges[COST_HIST_N_EDGES - 1]);
                 }
                 put_count_cell(s, 11, n);
@@ -208,7 +210,7 @@ put_stages(struct ds *s, const struct cost_snapshot *snap,
     if (options->histograms) {
         for (size_t stage = 0; stage < kind->n_stages; stage++) {
             cost_snapshot_stage(snap, options->class, stage, &hist);
-            put_bars(s, kind->stages[stage], &hist);
+            put_bars(s, kind->stages[stage], kind->name, &hist);
         }
     }
 }
@@ -401,8 +403,8 @@ hist_buckets_to_json(const struct cost_hist_snapshot *hist)
     json_object_put(json, "zero_count", json_u64(hist->buckets[0]));
     json_object_put(json, "offset",
                     json_integer_create(first < end
-                                        ? COST_HIST_OTLP_OFFSET - 1
-                                          + (int) first
+                                        ? COST_HIST_OTLP_OFFSET
+                                          + (int) first - 1
                                         : 0));
     json_object_put(json, "bucket_counts", counts);
     json_object_put(json, "overflow",

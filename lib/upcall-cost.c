@@ -318,8 +318,10 @@ port_name(const char *account, odp_port_t port_no)
 static void
 format_flow(const struct flow *flow, struct ds *s)
 {
+    struct flow_wildcards wc;
     struct odp_flow_key_parms parms = {
         .flow = flow,
+        .mask = &wc.masks,
         .support = {
             .max_vlan_headers = SIZE_MAX,
             .max_mpls_depth = SIZE_MAX,
@@ -329,16 +331,34 @@ format_flow(const struct flow *flow, struct ds *s)
             .ct_mark = true,
             .ct_label = true,
             .ct_state_nat = true,
-            .ct_orig_tuple = true,
-            .ct_orig_tuple6 = true,
         },
     };
-    struct ofpbuf key;
+    struct ofpbuf key, mask;
+
+    /* Leave out metadata that the packet does not have. */
+    flow_wildcards_init_for_packet(&wc, flow);
+    if (!flow->skb_priority) {
+        wc.masks.skb_priority = 0;
+    }
+    if (!flow->pkt_mark) {
+        wc.masks.pkt_mark = 0;
+    }
+    if (!flow->dp_hash) {
+        wc.masks.dp_hash = 0;
+    }
+    if (!flow->ct_state) {
+        flow_clear_conntrack(&wc.masks);
+    }
 
     ofpbuf_init(&key, 0);
+    ofpbuf_init(&mask, 0);
     odp_flow_key_from_flow(&parms, &key);
-    odp_flow_key_format(key.data, key.size, s);
+    parms.key_buf = &key;
+    odp_flow_key_from_mask(&parms, &mask);
+    odp_flow_format(key.data, key.size, mask.data, mask.size, NULL, s,
+                    false, false);
     ofpbuf_uninit(&key);
+    ofpbuf_uninit(&mask);
 }
 
 static void
