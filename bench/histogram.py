@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What recording takes, apart from everything else.
+
+The histogram's record is measured by "ovstest test-cost-histogram benchmark",
+next to that of HdrHistogram_c where the system has it, with the same values
+and in the same way.  HdrHistogram_c counts in buckets only; ours keeps sum,
+sum of squares, minimum and maximum, too.
+
+"ovstest test-cost benchmark" measures accounting for a whole event of two
+stages, with the readings of the clock.  The event does nothing else, so that
+the CPU has all that it needs at hand: in an upcall, the same takes longer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from statistics import median
+from typing import Dict, List, Optional
+
+from daemon import BenchError
+from machine import describe_tree
+from report import Context, table
+
+N_ROUNDS = 5
+BUDGET_NS = 10.0
+LINE = re.compile(r"^(.*?): ([0-9.]+) ns")
+
+
+def output(*argv: str) -> str:
+    done = subprocess.run(argv, text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        raise BenchError(f"{' '.join(argv)}: {done.stdout.strip()}")
+    return done.stdout
+
+
+def build_hdr(context: Context) -> Optional[str]:
+    """Builds the program that measures HdrHistogram_c.  Returns None if there
+    is no HdrHistogram_c."""
+    source = Path(__file__).resolve().parent / "hdr-histogram.c"
+    program = str(context.directory / "hdr-histogram")
+    tree = describe_tree(context.ovs)
+    command = [*shlex.split(tree["CC"] or "cc"), *shlex.split(tree["CFLAGS"]),
+               "-o", program, str(source), "-lhdr_histogram"]
+    done = subprocess.run(command, text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return program if done.returncode == 0 else None
+
+
+def run(context: Context) -> Dict[str, object]:
+    ovstest = str(context.ovs / "tests/ovstest")
+    if not os.access(ovstest, os.X_OK):
+        raise BenchError(f"{ovstest} is missing: build the tree first")
+    n = "1000000" if context.args.quick else "10000000"
+    commands = {"record": [ovstest, "test-cost-histogram", "benchmark", n],
+                "event": [ovstest, "test-cost", "benchmark", n]}
+    hdr = build_hdr(context)
+    if hdr:
+        commands["HdrHistogram_c record"] = [hdr, n]
+
+    times: Dict[str, List[float]] = {}
+    for number in range(1 if context.args.quick else N_ROUNDS):
+        for name, command in commands.items():
+            for line in output(*command).splitlines():
+                match = LINE.match(line)
+                if match:
+                    what = name if name != "event" else match.group(1)
+                    times.setdefault(what, []).append(float(match.group(2)))
+        context.progress(f"round {number + 1} of {N_ROUNDS}")
+    if "record" not in times:
+        raise BenchError(f"{ovstest} does not say what a record takes")
+
+    print(table(["", "ns", "min", "max"],
+                [[name, *(f"{value:.1f}" for value in
+                          (median(ns), min(ns), max(ns)))]
+                 for name, ns in times.items()]))
+    print()
+    record = median(times["record"])
+    verdict = "within" if record <= BUDGET_NS else "over"
+    print(f"  record  {record:.1f} ns, {verdict} {BUDGET_NS:.0f} ns")
+    result: Dict[str, object] = {"ns": times, "budget_ns": BUDGET_NS}
+    if hdr:
+        ratios = [a / b for a, b in zip(times["record"],
+                                        times["HdrHistogram_c record"])]
+        result["ratio"] = median(ratios)
+        print(f"  ratio  ours/hdr       {median(ratios):6.3f}  "
+              f"[{min(ratios):.3f}, {max(ratios):.3f}]")
+    else:
+        result["left_out"] = "HdrHistogram_c is not installed here"
+        print("  ratio  ours/hdr       left out, HdrHistogram_c is not "
+              "installed (Debian 12 and 13\n         have no package of it)")
+    return result

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many instructions an upcall takes: the companion without noise.
+
+ovs-vswitchd runs under valgrind's callgrind, with the dummy datapath, which
+is the userspace datapath without a NIC.  Packets of new flows go through the
+same pipeline of one flow, one at a time, in the main thread.  All that
+dp_netdev_input__() does for them is counted: looking the packet up, the
+upcall, and executing the actions.  What N packets and 5 N packets take,
+subtracted, leaves out what does not depend on the number of packets.
+
+Two results: the whole upcall, which varies by some 0.3% because hash tables
+are scrambled differently each time, and those of its instructions that come
+from the source files of the accounting or are called from there, which vary
+by next to nothing.
+
+Instructions are not time.  Reading the time stamp counter is one instruction
+but takes some 10 to 25 ns, and under valgrind no cache ever misses.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from statistics import median
+from typing import Dict, List, NamedTuple, Tuple
+
+from daemon import BenchError, NotHere, Switch, wait_until
+from report import Context, ratio_json, ratio_line, table
+from stats import ratio
+from upcalls import COMPARISONS, OFF, STOCK, VARIANTS, Variant, \
+    make_packet
+
+N_WARM_UP = 100                         # Packets.
+N_PACKETS = 200                         # And five times that.
+N_AT_ONCE = 50                          # What netdev-dummy queues is limited.
+OURS = re.compile(r"/(upcall-)?cost(-\w+)?\.[ch]$")
+
+
+class Count(NamedTuple):
+    """Instructions."""
+    total: float
+    ours: float                         # By accounting.
+
+
+def parse_profile(text: str) -> Count:
+    """Returns what the callgrind profile 'text' has counted.
+
+    'ours' is the cost of all lines in files that match OURS, also where they
+    were inlined, and of the functions of other files that these call."""
+    names: Dict[str, str] = {}
+    total = ours = 0
+    current = callee = False            # Is the file one of ours?
+    call = False                        # Is the next line that of a call?
+    for line in text.splitlines():
+        match = re.match(r"(fl|fi|fe|cfi|cfl)=\((\d+)\)(?: (.*))?$", line)
+        if match:
+            what, number, name = match.groups()
+            if name:
+                names[number] = name
+            mine = bool(OURS.search(names[number]))
+            if what in ("cfi", "cfl"):
+                callee = mine
+            else:
+                current = callee = mine
+        elif line.startswith("calls="):
+            call = True
+        elif re.match(r"[-+*\d]", line):
+            fields = line.split()
+            cost = int(fields[1]) if len(fields) > 1 else 0
+            if call:
+                if current and not callee:
+                    ours += cost
+                call, callee = False, current
+            elif current:
+                ours += cost
+        elif line.startswith(("totals:", "summary:")):
+            total = int(line.split()[1])
+    return Count(total, ours)
+
+
+class CountedSwitch(Switch):
+    """A switch under callgrind."""
+
+    def __init__(self, tree: Path, directory: Path) -> None:
+        super().__init__(
+            tree, directory,
+            options=["--enable-dummy=override", "--disable-system"],
+            wrapper=["valgrind", "--tool=callgrind",
+                     "--toggle-collect=dp_netdev_input__",
+                     f"--vgdb-prefix={directory}/vgdb",
+                     f"--callgrind-out-file={directory}/profile"])
+        self.timeout = 120
+        self.n_dumps = 0
+        self.next_packet = 0
+
+    def set_up(self) -> None:
+        """Starts the switch and makes it ready for packets."""
+        self.start_database()
+        self.vsctl("--no-wait", "set", "Open_vSwitch", ".",
+                   "other_config:emc-insert-inv-prob=0",
+                   "other_config:flow-limit=200000",
+                   "other_config:max-idle=36000000",
+                   "other_config:max-revalidator=36000000")
+        self.start()
+        self.vsctl(
+            "add-br", "br0", "--", "set", "Bridge", "br0",
+            "datapath_type=dummy", "fail-mode=secure",
+            "--", "add-port", "br0", "p1",
+            "--", "set", "Interface", "p1", "type=dummy", "ofport_request=1",
+            "--", "add-port", "br0", "p2",
+            "--", "set", "Interface", "p2", "type=dummy", "ofport_request=2")
+        self.ofctl("add-flow", f"{self.directory}/br0.mgmt",
+                   "in_port=1,actions=output:2")
+        self.appctl("upcall/disable-megaflows")
+        self.appctl("upcall/set-flow-limit", "200000")
+
+    def n_upcalls(self) -> int:
+        match = re.search(r"missed:(\d+)", self.appctl("dpctl/show"))
+        return int(match.group(1)) if match else 0
+
+    def inject(self, n: int) -> None:
+        """Has 'n' upcalls."""
+        expected = self.n_upcalls()
+        while n:
+            now = min(n, N_AT_ONCE)
+            self.appctl("netdev-dummy/receive", "p1", *(
+                make_packet(self.next_packet + i).hex() for i in range(now)))
+            self.next_packet += now
+            expected += now
+            n -= now
+            wait_until(lambda: self.n_upcalls() >= expected, "upcalls")
+        if self.n_upcalls() != expected:
+            raise BenchError("there are more upcalls than packets")
+
+    def counted(self) -> Count:
+        """Returns what was counted since the last time."""
+        self.n_dumps += 1
+        profile = self.directory / f"profile.{self.n_dumps}"
+        done = subprocess.run(
+            ["vgdb", f"--vgdb-prefix={self.directory}/vgdb",
+             f"--pid={self.vswitchd.pid}", "dump"], text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, timeout=self.timeout)
+        if done.returncode:
+            raise BenchError(f"vgdb: {done.stdout.strip()}")
+        wait_until(lambda: profile.exists()
+                   and "\ntotals:" in profile.read_text(), "callgrind")
+        count = parse_profile(profile.read_text())
+        profile.unlink()
+        if not count.total:
+            raise BenchError("callgrind has not seen dp_netdev_input__()")
+        return count
+
+    def measure(self, variant: Variant) -> Count:
+        """Returns instructions per upcall."""
+        if variant.patched:
+            self.vsctl(*variant.settings()[1:])
+        self.appctl("revalidator/purge")
+        self.inject(N_WARM_UP)
+        self.counted()
+        self.inject(N_PACKETS)
+        few = self.counted()
+        self.inject(N_PACKETS * 5)
+        many = self.counted()
+        return Count(*((b - a) / (N_PACKETS * 4) for a, b in zip(few, many)))
+
+
+def clock(switch: Switch) -> str:
+    match = re.search(r"clock (\w+)", switch.appctl("upcall/cost-show"))
+    return match.group(1) if match else "unknown"
+
+
+def run_switches(context: Context
+                 ) -> Tuple[Dict[str, List[Count]], str]:
+    counts: Dict[str, List[Count]] = {v.name: [] for v in VARIANTS}
+    n_rounds = context.args.rounds
+    trees = ((context.stock, [STOCK]),
+             (context.ovs, [v for v in VARIANTS if v.patched]))
+    clock_name = ""
+    for tree, variants in trees:
+        where = context.directory / variants[0].name
+        with CountedSwitch(tree, where) as switch:
+            switch.set_up()
+            # The first time, tables grow that will not shrink again.
+            switch.measure(variants[0])
+            for number in range(n_rounds):
+                for variant in variants:
+                    counts[variant.name].append(switch.measure(variant))
+                context.progress(f"{tree.name}: round {number + 1} of "
+                                 f"{n_rounds}")
+            if variants[0] != STOCK:
+                clock_name = clock(switch)
+    return counts, clock_name
+
+
+def run(context: Context) -> Dict[str, object]:
+    if os.geteuid():
+        raise NotHere("root is needed, for network namespaces")
+    for program in ("valgrind", "vgdb"):
+        if not shutil.which(program):
+            raise NotHere(f"there is no {program}")
+
+    counts, clock_name = run_switches(context)
+    base = median(c.total for c in counts[OFF.name])
+    rows = []
+    for variant in VARIANTS:
+        totals = [c.total for c in counts[variant.name]]
+        ours = median(c.ours for c in counts[variant.name])
+        rows.append([variant.name, f"{median(totals):,.0f}",
+                     f"{min(totals):,.0f}", f"{max(totals):,.0f}",
+                     f"{ours:,.0f}", f"{ours / base:.2%}"])
+    print(table(["instructions per upcall", "median", "min", "max",
+                 "accounting", "share"], rows))
+    print()
+
+    result: Dict[str, object] = {
+        "counts": {name: [c._asdict() for c in values]
+                   for name, values in counts.items()},
+        "clock": clock_name}
+    ratios: Dict[str, object] = {}
+    for name, a, b, budget in COMPARISONS:
+        r = ratio([c.total for c in counts[a.name]],
+                  [c.total for c in counts[b.name]])
+        more = (median(c.ours for c in counts[a.name])
+                - median(c.ours for c in counts[b.name]))
+        print(ratio_line(name, r, budget, f"{more:+6.0f} in accounting",
+                         judge=False))
+        ratios[name] = {**ratio_json(r, budget, judge=False),
+                        "accounting": more}
+    result["ratios"] = ratios
+    if clock_name != "tsc":
+        print(f"  Under valgrind the clock is {clock_name}, whose "
+              "instructions are counted, too.")
+    return result

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine that a benchmark runs on: what it is, and borrowing from it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Optional
+
+from daemon import NotHere
+
+HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
+
+
+def read(path: Path) -> str:
+    """Returns what 'path' has, or "" if it can't be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def describe() -> Dict[str, object]:
+    """Returns what has an influence on the figures."""
+    cpuinfo = read(Path("/proc/cpuinfo"))
+    model = re.search(r"^model name\s*: (.*)$", cpuinfo, re.M)
+    clock = Path("/sys/devices/system/clocksource/clocksource0")
+    system = re.search(r'^PRETTY_NAME="?([^"\n]*)',
+                       read(Path("/etc/os-release")), re.M)
+    return {
+        "cpu": model.group(1) if model else platform.machine(),
+        "cores": os.cpu_count(),
+        "virtual": bool(re.search(r"^flags.*\bhypervisor\b", cpuinfo, re.M)),
+        "kernel": platform.release(),
+        "system": system.group(1) if system else "",
+        "clock": read(clock / "current_clocksource"),
+        "load": os.getloadavg()[0],
+    }
+
+
+def describe_tree(tree: Path) -> Dict[str, str]:
+    """Returns with what Open vSwitch in 'tree' was built."""
+    makefile = read(tree / "Makefile")
+    facts = {}
+    for name in ("CC", "CFLAGS", "PACKAGE_VERSION"):
+        match = re.search(rf"^{name} = (.*)$", makefile, re.M)
+        facts[name] = match.group(1).strip() if match else ""
+    # Open vSwitch has sparse run by what it calls CC.
+    real = re.search(r'REAL_CC="([^"]*)"', facts["CC"])
+    if real:
+        facts["CC"] = real.group(1)
+    return facts
+
+
+class Cores(NamedTuple):
+    """Which CPUs do what."""
+    main: int                   # Everything but the PMD thread.
+    pmd: int
+
+
+def choose_cores() -> Cores:
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        raise NotHere("two CPUs are needed, one of them for the PMD thread "
+                      "alone")
+    return Cores(main=cpus[0], pmd=cpus[-1])
+
+
+class HugePages:
+    """Reserves 2 MB huge pages, and gives back on exit what it took."""
+
+    def __init__(self, pages: int) -> None:
+        self.pages = pages
+        self.before: Optional[int] = None
+
+    def __enter__(self) -> HugePages:
+        count = HUGEPAGES / "nr_hugepages"
+        if not count.exists():
+            raise NotHere("the kernel has no 2 MB huge pages")
+        before = int(read(count))
+        missing = self.pages - int(read(HUGEPAGES / "free_hugepages"))
+        if missing > 0:
+            try:
+                count.write_text(str(before + missing))
+            except OSError as error:
+                raise NotHere(f"can't reserve huge pages: {error}")
+            self.before = before
+            if int(read(count)) < before + missing:
+                got = int(read(HUGEPAGES / "free_hugepages"))
+                self.__exit__()
+                raise NotHere(f"{self.pages} huge pages of 2 MB are needed, "
+                              f"the kernel has {got}: free some memory, or "
+                              f"boot with hugepages={self.pages}")
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        if self.before is not None:
+            (HUGEPAGES / "nr_hugepages").write_text(str(self.before))
+            self.before = None
+
+
+class Threads:
+    """The threads of a process, by what the kernel knows of them."""
+
+    def __init__(self, pid: int) -> None:
+        self.directory = Path(f"/proc/{pid}/task")
+
+    def find(self, prefix: str, other: bool = False) -> List[Path]:
+        """Returns the threads whose name starts with 'prefix', or all
+        others."""
+        return [task for task in self.directory.iterdir()
+                if read(task / "comm").startswith(prefix) != other]
+
+    @staticmethod
+    def schedstat(tasks: List[Path]) -> List[int]:
+        """Returns how long 'tasks' have run and how long they have waited
+        for a CPU, in ns."""
+        total = [0, 0]
+        for task in tasks:
+            fields = read(task / "schedstat").split()
+            if len(fields) >= 2:
+                total[0] += int(fields[0])
+                total[1] += int(fields[1])
+        return total

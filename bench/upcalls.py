@@ -1,0 +1,484 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an upcall costs in a storm of new flows.
+
+One PMD thread of ovs-vswitchd with DPDK receives a capture in which every
+packet is a flow of its own, from memory-like devices that need no NIC:
+net_pcap plays the capture once, net_null swallows the packets.  The pipeline
+is one flow and megaflows are disabled, so that each packet is one upcall,
+and an upcall is as cheap as it gets: the hardest case for accounting.
+
+A storm starts with no flow in the datapath, and with everything else in
+ovs-vswitchd at rest.  Reconfiguring the receiving device starts the capture
+over.  When it is through, the datapath must have counted exactly as many
+upcalls as the capture has packets, none lost, and ofproto as many flows.
+The cost of an upcall is the number of cycles in busy iterations of the PMD
+thread, as pmd-perf-show tells, less the time that the thread was waiting for
+a CPU, by the number of packets.  It thus has everything in it that the PMD
+thread does for a packet.  (The time per upcall that pmd-perf-show itself
+prints is not used: it takes the detailed PMD metrics, which cost time
+themselves, and ends before what accounting does at the end of an upcall.)
+
+A pair is a new process of stock and one of the patched Open vSwitch.  Only
+one of them runs at any time, the other is stopped.  Their storms alternate,
+the patched process being switched between its variants at run time, in an
+order that is the same backwards, so that a machine that becomes slower or
+faster does so for all variants.  The figure of a variant in a pair is the
+median of its storms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import time
+from pathlib import Path
+from statistics import median
+from typing import Dict, Iterator, List, NamedTuple, Sequence
+
+from daemon import BenchError, NotHere, Process, Switch, wait_until
+from machine import Cores, HugePages, Threads, choose_cores
+from report import Context, ratio_json, ratio_line, table
+from stats import ratio
+
+PAGES_PER_SWITCH = 64           # 2 MB each; some 50 are used.
+N_WARM_UP = 2                   # Storms that fault memory in.
+N_TRIES = 3                     # Of a storm in which the switch lost upcalls.
+PROBED = ["upcall_cb", "dp_netdev_flow_add"]
+
+
+class Variant(NamedTuple):
+    """Something to compare, and how to get there in a running switch."""
+    name: str
+    patched: bool
+    accounting: bool = False
+    split_interval: int = 0             # 0: the default.
+
+    def settings(self) -> List[str]:
+        if not self.patched:
+            return []
+        words = ["--", "set", "Open_vSwitch", ".",
+                 "other_config:cost-accounting="
+                 + ("true" if self.accounting else "false")]
+        if self.split_interval:
+            words.append("other_config:cost-split-interval="
+                         f"{self.split_interval}")
+        else:
+            words += ["--", "remove", "Open_vSwitch", ".", "other_config",
+                      "cost-split-interval"]
+        return words
+
+
+STOCK = Variant("stock", False)
+OFF = Variant("off", True)
+ON = Variant("on", True, True)
+EVERY = Variant("on, every split", True, True, 1)
+VARIANTS = [STOCK, OFF, ON, EVERY]
+UPROBES = Variant("stock + uprobes", False)
+
+# Which to compare, and how much more the first may take.
+COMPARISONS = [
+    ("off/stock", OFF, STOCK, None),
+    ("on/off", ON, OFF, 0.01),
+    ("every/off", EVERY, OFF, 0.03),
+]
+
+
+class Storm(NamedTuple):
+    """The figures of one storm."""
+    cycles: float               # Per upcall, without waiting for a CPU.
+    waited: float               # Share of time that the thread waited.
+
+
+def write_capture(path: Path, n_packets: int) -> None:
+    """Writes 'n_packets' UDP packets of 60 bytes, each from another source
+    address, in pcap format."""
+    with open(path, "wb") as stream:
+        stream.write(struct.pack("<IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 65535,
+                                 1))
+        for i in range(n_packets):
+            packet = make_packet(i)
+            stream.write(struct.pack("<IIII", 0, 0, len(packet),
+                                     len(packet)) + packet)
+
+
+def make_packet(i: int) -> bytes:
+    """Returns a UDP packet from 10.0.0.0 plus 'i'."""
+    header = struct.pack(">BBHHHBBHII", 0x45, 0, 46, 0, 0, 64, 17, 0,
+                         0x0a000000 + i, 0x0b000001)
+    words = struct.unpack(">10H", header)
+    checksum = sum(words)
+    while checksum >> 16:
+        checksum = (checksum & 0xffff) + (checksum >> 16)
+    header = header[:10] + struct.pack(">H", ~checksum & 0xffff) + header[12:]
+    return (bytes.fromhex("505400000002" "505400000001" "0800") + header
+            + struct.pack(">HHHH", 1000, 2000, 26, 0) + bytes(18))
+
+
+class StormSwitch(Switch):
+    """A switch that gets storms."""
+
+    def __init__(self, tree: Path, directory: Path, capture: Path,
+                 n_packets: int, cores: Cores) -> None:
+        # Memory that is freed is kept, so that storms after the first ones
+        # don't fault it in again.
+        super().__init__(tree, directory, environment={
+            "MALLOC_TRIM_THRESHOLD_": str(2 ** 40),
+            "MALLOC_MMAP_THRESHOLD_": str(2 ** 25)})
+        self.capture = capture
+        self.n_packets = n_packets
+        self.cores = cores
+        self.n_descriptors = 2048               # The default.
+
+    def set_up(self) -> None:
+        """Starts the switch and makes it ready for storms."""
+        self.start_database()
+        # Every device and file of DPDK's is in memory only.  Revalidators
+        # have nothing to do in hours.
+        self.vsctl(
+            "--no-wait", "set", "Open_vSwitch", ".",
+            "other_config:dpdk-init=true",
+            "other_config:dpdk-extra=--no-pci --in-memory --no-telemetry "
+            f"--socket-limit {PAGES_PER_SWITCH * 2}",
+            f"other_config:dpdk-lcore-mask={1 << self.cores.main:#x}",
+            f"other_config:pmd-cpu-mask={1 << self.cores.pmd:#x}",
+            "other_config:emc-insert-inv-prob=0",
+            "other_config:flow-limit=200000",
+            "other_config:max-idle=36000000",
+            "other_config:max-revalidator=36000000")
+        self.start()
+        self.vsctl(
+            "add-br", "br0", "--", "set", "Bridge", "br0",
+            "datapath_type=netdev", "fail-mode=secure",
+            "--", "add-port", "br0", "source",
+            "--", "set", "Interface", "source", "type=dpdk",
+            "ofport_request=1",
+            f"options:dpdk-devargs=net_pcap_source,rx_pcap={self.capture}",
+            "--", "add-port", "br0", "sink",
+            "--", "set", "Interface", "sink", "type=dpdk",
+            "ofport_request=2",
+            "options:dpdk-devargs=net_null_sink,no-rx=1")
+        for port in ("source", "sink"):
+            error = self.vsctl("get", "Interface", port, "error").strip()
+            if error != "[]":
+                raise BenchError(f"port {port}: {error}")
+        self.ofctl("add-flow", f"{self.directory}/br0.mgmt",
+                   "in_port=1,actions=output:2")
+        self.appctl("upcall/disable-megaflows")
+        self.appctl("upcall/set-flow-limit", "200000")
+        self.threads = Threads(self.vswitchd.pid)
+        self.pmd = self.threads.find("pmd")
+        if len(self.pmd) != 1:
+            raise BenchError(f"{len(self.pmd)} PMD threads instead of one")
+
+    def tsc_hz(self) -> float:
+        match = re.search(r"TSC frequency: (\d+) KHz", self.log.read_text())
+        if not match:
+            raise BenchError("ovs-vswitchd does not tell the frequency of "
+                             "the time stamp counter")
+        return int(match.group(1)) * 1e3
+
+    def settle(self) -> None:
+        """Returns when no thread but the PMD thread has anything to do."""
+        deadline = time.monotonic() + self.timeout
+        others = self.threads.find("pmd", other=True)
+        before = self.threads.schedstat(others)[0]
+        while time.monotonic() < deadline:
+            time.sleep(0.1)
+            now = self.threads.schedstat(others)[0]
+            if now - before < 5e6:
+                return
+            before = now
+        raise BenchError("ovs-vswitchd does not come to rest")
+
+    def perf(self) -> Dict[str, int]:
+        """Returns the counters of the PMD thread."""
+        text = self.appctl("dpif-netdev/pmd-perf-show")
+        text = text.partition("main thread")[0]
+        found = {}
+        for name, pattern in (("rx", r"Rx packets: +(\d+)"),
+                              ("upcalls", r"- Upcalls: +(\d+)"),
+                              ("lost", r"- Lost upcalls: +(\d+)"),
+                              ("cycles", r", (\d+) cycles/pkt")):
+            match = re.search(pattern, text)
+            found[name] = int(match.group(1)) if match else 0
+        return found
+
+    def n_flows(self) -> int:
+        """Returns the number of flows that ofproto has in the datapath."""
+        return sum(int(n) for n in re.findall(r"\(keys (\d+)\)",
+                                              self.appctl("upcall/show")))
+
+    def storm(self, variant: Variant) -> Storm:
+        """Has a storm of exactly 'n_packets' upcalls under 'variant'."""
+        for _ in range(N_TRIES):
+            self.appctl("revalidator/purge")
+            if variant.patched:
+                self.appctl("upcall/cost-clear")
+            wait_until(lambda: self.n_flows() == 0, "flows to be removed")
+            if variant.patched:
+                self.vsctl(*variant.settings()[1:])
+            self.settle()
+            self.appctl("dpif-netdev/pmd-stats-clear")
+
+            # Another number of receive descriptors restarts the device.
+            self.n_descriptors = 3072 - self.n_descriptors
+            ran, waited = self.threads.schedstat(self.pmd)
+            self.vsctl("set", "Interface", "source",
+                       f"options:n_rxq_desc={self.n_descriptors}")
+            wait_until(lambda: self.perf()["rx"] >= self.n_packets,
+                       "the capture to be received", timeout=60)
+            perf = self.perf()
+            ran_now, waited_now = self.threads.schedstat(self.pmd)
+            if perf["lost"] == 0 and perf["upcalls"] == self.n_packets:
+                self.verify(variant)
+                waited = waited_now - waited
+                lost = waited * self.tsc_hz() / 1e9 / self.n_packets
+                return Storm(perf["cycles"] - lost,
+                             waited / (ran_now - ran + waited))
+        raise BenchError(
+            f"of {perf['rx']} packets, {perf['upcalls']} were upcalls and "
+            f"{perf['lost']} were lost, {N_TRIES} times in a row")
+
+    def verify(self, variant: Variant) -> None:
+        """Checks that what has just happened was what was meant to be."""
+        n = self.n_packets
+        if self.n_flows() != n:
+            raise BenchError(f"{n} upcalls installed {self.n_flows()} flows")
+        if not variant.patched:
+            return
+        datapath = json.loads(self.run(
+            "utilities/ovs-appctl", "--format=json", "-t", self.control,
+            "upcall/cost-show"))["datapaths"][0]
+        stages = datapath["stages"]
+        total = stages["total"]["count"]
+        splits = stages["translate"]["count"]
+        if total != (n if variant.accounting else 0):
+            raise BenchError(f"{variant.name}: {n} upcalls, but "
+                             f"accounting has counted {total}")
+        if variant.split_interval == 1 and splits != n:
+            raise BenchError(f"{variant.name}: stages of {splits} upcalls "
+                             f"instead of {n}")
+
+
+class Uprobes:
+    """Counts calls of PROBED in a process, through bpftrace."""
+
+    def __init__(self, process: Process, directory: Path) -> None:
+        self.process = process
+        self.directory = directory
+
+    def __enter__(self) -> Uprobes:
+        binary = os.path.realpath(f"/proc/{self.process.pid}/exe")
+        script = "BEGIN { printf(\"attached\\n\"); } " + " ".join(
+            f"uprobe:{binary}:{name} {{ @{name} = count(); }}"
+            for name in PROBED)
+        self.bpftrace = Process(
+            "bpftrace", ["bpftrace", "-p", str(self.process.pid), "-e",
+                         script], dict(os.environ),
+            self.directory / "bpftrace.out")
+
+        def attached() -> bool:
+            self.bpftrace.check()
+            return "attached" in self.bpftrace.tail()
+        try:
+            wait_until(attached, "bpftrace")
+        except BaseException:
+            self.bpftrace.stop()
+            raise
+        return self
+
+    def counts(self) -> Dict[str, int]:
+        """Ends counting and returns the counts."""
+        self.bpftrace.popen.send_signal(signal.SIGINT)
+        try:
+            self.bpftrace.popen.wait(10)
+        except subprocess.TimeoutExpired:
+            raise BenchError("bpftrace does not end")
+        text = self.bpftrace.output.read_text()
+        return {name: int(n)
+                for name, n in re.findall(r"^@(\w+): (\d+)", text, re.M)}
+
+    def __exit__(self, *args: object) -> None:
+        self.bpftrace.stop()
+
+
+def order(block: int) -> List[Variant]:
+    """Returns the order of storms: the same backwards, and every other time
+    from the inside out."""
+    half = VARIANTS if block % 2 == 0 else VARIANTS[::-1]
+    return half + half[::-1]
+
+
+@contextlib.contextmanager
+def running(switch: StormSwitch) -> Iterator[StormSwitch]:
+    """Lets 'switch' run for the time being."""
+    switch.vswitchd.resume()
+    try:
+        yield switch
+    finally:
+        switch.vswitchd.pause()
+
+
+class Upcalls:
+    """The benchmark: collects storms by variant and pair."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.args = context.args
+        self.storms: Dict[str, List[List[Storm]]] = {}
+        self.uprobe_reference: List[float] = []
+        self.left_out: Dict[str, str] = {}
+        self.tsc_hz = 0.0
+
+    def add(self, name: str, storms: Sequence[Storm]) -> None:
+        self.storms.setdefault(name, []).append(list(storms))
+
+    def figures(self, name: str) -> List[float]:
+        """Returns the cycles per upcall in each pair."""
+        return [median(s.cycles for s in storms)
+                for storms in self.storms[name]]
+
+    def pair(self, number: int, capture: Path, cores: Cores) -> None:
+        directory = self.context.directory
+        with contextlib.ExitStack() as stack:
+            switches = {}
+            for patched, tree in ((False, self.context.stock),
+                                  (True, self.context.ovs)):
+                where = directory / f"{number}-{tree.name}-{int(patched)}"
+                switch = StormSwitch(tree, where, capture, self.args.flows,
+                                     cores)
+                stack.callback(shutil.rmtree, where, ignore_errors=True)
+                stack.enter_context(switch)
+                switch.set_up()
+                for _ in range(N_WARM_UP):
+                    switch.storm(ON if patched else STOCK)
+                switch.vswitchd.pause()
+                switches[patched] = switch
+            self.tsc_hz = switches[False].tsc_hz()
+
+            storms: Dict[str, List[Storm]] = {v.name: [] for v in VARIANTS}
+            for block in range(self.args.storms):
+                for variant in order(block):
+                    with running(switches[variant.patched]) as switch:
+                        storms[variant.name].append(switch.storm(variant))
+            for name, collected in storms.items():
+                self.add(name, collected)
+            if number < self.args.uprobe_pairs and not self.left_out:
+                self.uprobes(switches[False])
+
+    def uprobes(self, switch: StormSwitch) -> None:
+        """Has storms with uprobes, between storms without."""
+        if not shutil.which("bpftrace"):
+            self.left_out[UPROBES.name] = "there is no bpftrace"
+            return
+        with running(switch):
+            without = [switch.storm(STOCK)]
+            try:
+                with Uprobes(switch.vswitchd, switch.directory) as probes:
+                    storms = [switch.storm(UPROBES) for _ in range(2)]
+                    counts = probes.counts()
+            except BenchError as error:
+                if "bpftrace" not in str(error):
+                    raise
+                self.left_out[UPROBES.name] = str(error)
+                return
+            without.append(switch.storm(STOCK))
+        expected = {name: 2 * self.args.flows for name in PROBED}
+        if counts != expected:
+            raise BenchError(f"bpftrace counted {counts} in storms of "
+                             f"{self.args.flows} upcalls")
+        self.add(UPROBES.name, storms)
+        self.uprobe_reference.append(median(s.cycles for s in without))
+
+    def run(self) -> Dict[str, object]:
+        cores = choose_cores()
+        capture = self.context.directory / "storm.pcap"
+        write_capture(capture, self.args.flows)
+        allowed = os.sched_getaffinity(0)
+        with HugePages(2 * PAGES_PER_SWITCH):
+            try:
+                # The PMD thread has its CPU to itself, as far as we can.
+                os.sched_setaffinity(0, allowed - {cores.pmd})
+                for number in range(self.args.pairs):
+                    self.pair(number, capture, cores)
+                    self.context.progress(self.describe_pair(number))
+            finally:
+                os.sched_setaffinity(0, allowed)
+        return self.report()
+
+    def describe_pair(self, number: int) -> str:
+        words = [f"pair {number + 1} of {self.args.pairs}:"]
+        words += [f"{name} {values[number]:,.0f}"
+                  for name, values in ((v.name, self.figures(v.name))
+                                       for v in VARIANTS)]
+        return "  ".join(words) + " cycles"
+
+    def report(self) -> Dict[str, object]:
+        per_ns = self.tsc_hz / 1e9
+        rows = []
+        result: Dict[str, object] = {
+            "flows": self.args.flows, "pairs": self.args.pairs,
+            "storms_per_pair": 2 * self.args.storms,
+            "tsc_hz": self.tsc_hz, "left_out": self.left_out}
+        variants: Dict[str, object] = {}
+        waited = 0.0
+        for name, pairs in self.storms.items():
+            figures = self.figures(name)
+            cycles = median(figures)
+            rows.append([name, f"{cycles / per_ns / 1e3:.2f}",
+                         f"{cycles:,.0f}", f"{min(figures):,.0f}",
+                         f"{max(figures):,.0f}",
+                         f"{self.tsc_hz / cycles:,.0f}"])
+            variants[name] = {
+                "cycles": cycles, "ns": cycles / per_ns,
+                "upcalls_per_second": self.tsc_hz / cycles,
+                "storms": [[s._asdict() for s in storms]
+                           for storms in pairs]}
+            waited = max(waited, median(s.waited for storms in pairs
+                                        for s in storms))
+        result["variants"] = variants
+        print(f"  {self.args.flows:,} new flows a storm, "
+              f"{2 * self.args.storms} storms of each variant in each of "
+              f"{self.args.pairs} pairs\n")
+        print(table(["per upcall", "us", "cycles", "min", "max",
+                     "upcalls/s"], rows))
+        print()
+
+        ratios: Dict[str, object] = {}
+        result["ratios"] = ratios
+        compared = [(name, self.figures(a.name), self.figures(b.name), budget,
+                     True) for name, a, b, budget in COMPARISONS]
+        if self.uprobe_reference:
+            compared.append(("uprobes/stock", self.figures(UPROBES.name),
+                             self.uprobe_reference, None, False))
+        for name, above, below, budget, judge in compared:
+            r = ratio(above, below)
+            ns = median(a - b for a, b in zip(above, below)) / per_ns
+            print(ratio_line(name, r, budget, f"{ns:+7.1f} ns", judge))
+            ratios[name] = {**ratio_json(r, budget, judge),
+                            "difference_ns": ns}
+        for name, why in self.left_out.items():
+            print(f"  {name}: left out, {why}")
+        if waited > 0.02:
+            print(f"  The PMD thread had to wait for its CPU {waited:.0%} of "
+                  "the time: other programs\n  were running.")
+        return result
+
+
+def run(context: Context) -> Dict[str, object]:
+    if os.geteuid():
+        raise NotHere("root is needed, for huge pages, uprobes and "
+                      "network namespaces")
+    for tree in (context.stock, context.ovs):
+        binary = tree / "vswitchd/ovs-vswitchd"
+        version = subprocess.run([binary, "--version"], text=True,
+                                 stdout=subprocess.PIPE).stdout
+        if "DPDK" not in version:
+            raise NotHere(f"{tree} is built without DPDK")
+    return Upcalls(context).run()
