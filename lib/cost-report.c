@@ -255,6 +255,9 @@ put_classes(struct ds *s, const struct cost_snapshot *snap)
 {
     uint64_t total = cost_snapshot_count(snap, COST_ALL_CLASSES);
 
+    if (!total) {
+        return;
+    }
     ds_put_cstr(s, "  class:");
     for (size_t i = 0; i < snap->kind->n_classes; i++) {
         uint64_t n = cost_snapshot_count(snap, i);
@@ -265,6 +268,21 @@ put_classes(struct ds *s, const struct cost_snapshot *snap)
             snap->kind->format_class(i, &name);
             put_share(s, ds_cstr(&name), n, total);
             ds_destroy(&name);
+        }
+    }
+    ds_put_char(s, '\n');
+}
+
+static void
+put_threads(struct ds *s, const struct cost_account_snapshot *account,
+            size_t class, uint64_t total)
+{
+    ds_put_cstr(s, "  thread:");
+    for (size_t i = 0; i < account->n_threads; i++) {
+        uint64_t n = cost_snapshot_count(&account->threads[i], class);
+
+        if (n) {
+            put_share(s, account->threads[i].thread, n, total);
         }
     }
     ds_put_char(s, '\n');
@@ -341,17 +359,9 @@ put_account(struct ds *s, const struct cost_report *report,
     }
     put_groups(s, report, &account->total, options->class);
 
-    ds_put_cstr(s, "  thread:");
-    for (size_t i = 0; i < account->n_threads; i++) {
-        uint64_t n = cost_snapshot_count(&account->threads[i],
-                                         options->class);
-
-        if (n) {
-            put_share(s, account->threads[i].thread, n, total);
-        }
+    if (total) {
+        put_threads(s, account, options->class, total);
     }
-    ds_put_char(s, '\n');
-
     for (size_t i = 0; options->threads && i < account->n_threads; i++) {
         const struct cost_snapshot *thread = &account->threads[i];
         uint64_t n = cost_snapshot_count(thread, options->class);

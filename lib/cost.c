@@ -946,11 +946,15 @@ cost_timer_stop(struct cost_timer *timer, size_t stage, size_t class_idx,
     class = cost_class_write_begin(recorder, class_idx);
     if (OVS_UNLIKELY(timer->split)) {
         timer->stages[stage] += now - timer->last;
+        timer->marked |= 1u << stage;
         for (size_t i = 0; i < total; i++) {
             if ((int64_t) timer->stages[i] < 0) {
                 timer->stages[i] = 0;
             }
-            cost_hist_add(&class->stages[i], cost_clock_ns(timer->stages[i]));
+            if (timer->marked & (1u << i)) {
+                cost_hist_add(&class->stages[i],
+                              cost_clock_ns(timer->stages[i]));
+            }
         }
     }
     cost_hist_add(&class->stages[total], total_ns);

@@ -83,7 +83,7 @@ struct smap;
  * generation.
  */
 
-#define COST_MAX_STAGES 10
+#define COST_MAX_STAGES 10              /* Fits in cost_timer's 'marked'. */
 #define COST_N_SLOWEST 16               /* Slowest events kept per thread. */
 #define COST_NO_COUNTER UINT8_MAX
 
@@ -175,6 +175,7 @@ struct cost_timer {
     uint64_t last;                      /* Latest mark, plus the same. */
     bool split;                         /* Record the stages? */
     uint8_t counter;                    /* To increment or COST_NO_COUNTER. */
+    uint16_t marked;                    /* Bit for each stage that has ended. */
     uint64_t stages[COST_MAX_STAGES];   /* Ticks, only if 'split'. */
 };
 
@@ -250,13 +251,14 @@ cost_timer_start(struct cost_timer *timer, struct cost_account *account,
         recorder->since_split = 0;
         recorder->split_gap = 1 + random_range(2 * interval - 1);
         timer->split = true;
+        timer->marked = 0;
         memset(timer->stages, 0, sizeof timer->stages);
     }
 }
 
 /* Ends the stage 'stage' of the calling thread's innermost event, if there is
  * one and it is to be split into stages.  A stage that ends several times has
- * the sum of the times. */
+ * the sum of the times; one that never ends is not recorded. */
 static inline void
 cost_timer_mark(size_t stage)
 {
@@ -266,6 +268,7 @@ cost_timer_mark(size_t stage)
         uint64_t now = cost_clock_now();
 
         timer->stages[stage] += now - timer->last;
+        timer->marked |= 1u << stage;
         timer->last = now;
     }
 }

@@ -369,7 +369,7 @@ upcall_cost_format_details(const char *account, const uint64_t *words,
     odp_port_t port_no = details->flow.in_port.odp_port;
     char *name = port_name(account, port_no);
 
-    ds_put_format(s, "port %"PRIu32, port_no);
+    ds_put_format(s, "dp port %"PRIu32, port_no);
     if (name) {
         ds_put_format(s, " (%s)", name);
     }
@@ -388,10 +388,10 @@ upcall_cost_details_to_json(const char *account, const uint64_t *words,
     struct ds s = DS_EMPTY_INITIALIZER;
 
     format_flow(&details->flow, &s);
-    json_object_put(json, "port_no",
+    json_object_put(json, "dp_port",
                     json_integer_create(odp_to_u32(port_no)));
     if (name) {
-        json_object_put_string(json, "port", name);
+        json_object_put_string(json, "port_name", name);
     }
     json_object_put(json, "packet_bytes",
                     json_integer_create(details->packet_len));

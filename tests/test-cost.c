@@ -24,7 +24,9 @@
 #include <stdlib.h>
 
 #include "command-line.h"
+#include "latch.h"
 #include "openvswitch/dynamic-string.h"
+#include "openvswitch/poll-loop.h"
 #include "ovstest.h"
 #include "smap.h"
 #include "timeval.h"
@@ -107,6 +109,16 @@ read_count(void)
     return n;
 }
 
+static size_t
+read_n_threads(void)
+{
+    struct cost_account_snapshot *snap = read_account();
+    size_t n = snap->n_threads - 1;     /* Without "exited". */
+
+    cost_accounts_free(snap, 1);
+    return n;
+}
+
 /* Whatever a reader sees at any time must be in order. */
 static void
 check_snapshot(const struct cost_snapshot *snap)
@@ -141,6 +153,7 @@ struct writer {
     pthread_t thread;
     struct cost_account *account;
     uint64_t n_events;
+    struct latch *exit_latch;           /* If nonnull, wait for it to exit. */
 };
 
 static void *
@@ -150,6 +163,14 @@ writer_main(void *writer_)
 
     for (uint64_t i = 0; i < writer->n_events; i++) {
         record(writer->account, i % N_CLASSES, i);
+        if (writer->exit_latch && i % 1024 == 0
+            && latch_is_set(writer->exit_latch)) {
+            return NULL;
+        }
+    }
+    if (writer->exit_latch) {
+        latch_wait(writer->exit_latch);
+        poll_block();
     }
     return NULL;
 }
@@ -161,6 +182,7 @@ start_writers(struct writer *writers, size_t n, struct cost_account *account,
     for (size_t i = 0; i < n; i++) {
         writers[i].account = account;
         writers[i].n_events = n_events;
+        writers[i].exit_latch = NULL;
         writers[i].thread = ovs_thread_create("writer", writer_main,
                                               &writers[i]);
     }
@@ -455,6 +477,33 @@ run_benchmark(struct ovs_cmdl_context *ctx)
         printf("event of 2 stages, %s: %.2f ns\n", modes[i].name,
                (seconds() - start) / n * 1e9);
     }
+
+    /* Many threads, two of which are busy. */
+    enum { N_THREADS = 128, N_BUSY = 2, N_READS = 20 };
+    struct writer writers[N_THREADS];
+    struct latch latch;
+
+    latch_init(&latch);
+    for (int i = 0; i < N_THREADS; i++) {
+        writers[i].account = account;
+        writers[i].n_events = i < N_BUSY ? UINT64_MAX : 100;
+        writers[i].exit_latch = &latch;
+        writers[i].thread = ovs_thread_create("writer", writer_main,
+                                              &writers[i]);
+    }
+    while (read_n_threads() < N_THREADS + 1) {
+        xnanosleep(1000000);
+    }
+    start = seconds();
+    for (int i = 0; i < N_READS; i++) {
+        read_count();
+    }
+    printf("read %d threads with %d classes each, %d of them busy: %.2f ms\n",
+           N_THREADS, N_CLASSES, N_BUSY, (seconds() - start) / N_READS * 1e3);
+    latch_set(&latch);
+    join_writers(writers, N_THREADS);
+    latch_destroy(&latch);
+
     cost_account_destroy(account);
 }
 
