@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -25,10 +26,18 @@ class NotHere(BenchError):
     trees; the text says why."""
 
 
-def die_with_parent() -> None:
+libc = ctypes.CDLL(None)
+
+
+def prepare_child(nice: int) -> None:
     """For a child process, before it executes a program: have it killed when
-    the parent is gone, however that went."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    the parent is gone, however that went, and run with priority 'nice'."""
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if nice:
+        os.nice(nice)
+        # Sessions compete as a whole where the kernel groups them.
+        with contextlib.suppress(OSError):
+            Path("/proc/self/autogroup").write_text(str(nice))
 
 
 def wait_until(condition: Callable[[], bool], what: str,
@@ -45,14 +54,14 @@ class Process:
     """A child process that ends with this one."""
 
     def __init__(self, name: str, argv: Sequence[str], env: Dict[str, str],
-                 output: Path) -> None:
+                 output: Path, nice: int = 0) -> None:
         self.name = name
         self.output = output
         with open(output, "wb") as stream:
             self.popen = subprocess.Popen(
                 argv, env=env, stdin=subprocess.DEVNULL, stdout=stream,
                 stderr=subprocess.STDOUT, start_new_session=True,
-                preexec_fn=die_with_parent)
+                preexec_fn=lambda: prepare_child(nice))
         self.pid = self.popen.pid
 
     def check(self) -> None:
@@ -90,16 +99,19 @@ class Switch:
 
     Everything that they read and write is below 'directory', and ovs-vswitchd
     has a network namespace of its own, so that several can run at a time and
-    none leaves a device behind."""
+    none leaves a device behind.  'wrapper' is a command that runs
+    ovs-vswitchd, 'nice' its priority."""
 
     def __init__(self, tree: Path, directory: Path,
                  options: Sequence[str] = (),
                  wrapper: Sequence[str] = (),
-                 environment: Optional[Dict[str, str]] = None) -> None:
+                 environment: Optional[Dict[str, str]] = None,
+                 nice: int = 0) -> None:
         self.tree = tree
         self.directory = directory
         self.options = list(options)
         self.wrapper = list(wrapper)
+        self.nice = nice
         self.timeout = 60
         self.processes: List[Process] = []
         self.database = f"unix:{directory}/db.sock"
@@ -120,18 +132,30 @@ class Switch:
 
     def run(self, name: str, *args: str) -> str:
         """Runs one of the tree's programs and returns what it prints."""
-        for process in self.processes:
-            process.check()
-        done = subprocess.run(
+        command = subprocess.Popen(
             [self.program(name), *args], env=self.env, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, timeout=self.timeout * 2)
-        if done.returncode:
-            for process in self.processes:
-                process.check()
+            stderr=subprocess.PIPE)
+        try:
+            while True:
+                try:
+                    output, errors = command.communicate(timeout=0.5)
+                    break
+                except subprocess.TimeoutExpired:
+                    self.check()        # It might wait for a daemon.
+        finally:
+            command.kill()
+            command.wait()
+        if command.returncode:
+            self.check()
             raise BenchError(f"{os.path.basename(name)} {' '.join(args)}: "
-                             f"{done.stderr.strip()}")
-        return done.stdout
+                             f"{errors.strip()}")
+        return output
+
+    def check(self) -> None:
+        """Raises BenchError if one of the daemons has ended."""
+        for process in self.processes:
+            process.check()
 
     def vsctl(self, *args: str) -> str:
         return self.run("utilities/ovs-vsctl", f"--db={self.database}",
@@ -163,13 +187,14 @@ class Switch:
             "unshare", "--net", *self.wrapper,
             self.program("vswitchd/ovs-vswitchd"), self.database,
             f"--unixctl={self.control}", f"--log-file={self.log}",
-            "-vconsole:off", "-vsyslog:off", *self.options])
+            "-vconsole:off", "-vsyslog:off", *self.options], self.nice)
         # Returns when ovs-vswitchd has taken the configuration over.
         self.vsctl("set", "Open_vSwitch", ".", "external_ids:bench=1")
 
-    def spawn(self, name: str, argv: Sequence[str]) -> Process:
+    def spawn(self, name: str, argv: Sequence[str],
+              nice: int = 0) -> Process:
         process = Process(name, argv, self.env,
-                          self.directory / f"{name}.out")
+                          self.directory / f"{name}.out", nice)
         self.processes.append(process)
         return process
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 from statistics import median
@@ -104,7 +105,13 @@ class CountedSwitch(Switch):
                    "other_config:flow-limit=200000",
                    "other_config:max-idle=36000000",
                    "other_config:max-revalidator=36000000")
-        self.start()
+        try:
+            self.start()
+        except BenchError:
+            if self.vswitchd.popen.poll() == -signal.SIGILL:
+                raise NotHere(f"{self.tree} is built for a CPU that valgrind "
+                              "does not know; -march=haswell is fine")
+            raise
         self.vsctl(
             "add-br", "br0", "--", "set", "Bridge", "br0",
             "datapath_type=dummy", "fail-mode=secure",

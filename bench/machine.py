@@ -11,6 +11,7 @@ from typing import Dict, List, NamedTuple, Optional
 
 from daemon import NotHere
 
+CPUS = Path("/sys/devices/system/cpu")
 HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
 
 
@@ -36,6 +37,7 @@ def describe() -> Dict[str, object]:
         "kernel": platform.release(),
         "system": system.group(1) if system else "",
         "clock": read(clock / "current_clocksource"),
+        "counters": any(Path("/sys/bus/event_source/devices").glob("cpu*")),
         "load": os.getloadavg()[0],
     }
 
@@ -61,11 +63,24 @@ class Cores(NamedTuple):
 
 
 def choose_cores() -> Cores:
+    """Returns two CPUs on the same NUMA node, and if possible not on the same
+    core."""
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < 2:
         raise NotHere("two CPUs are needed, one of them for the PMD thread "
                       "alone")
-    return Cores(main=cpus[0], pmd=cpus[-1])
+
+    def node(cpu: int) -> List[str]:
+        return [path.name for path in (CPUS / f"cpu{cpu}").glob("node*")]
+
+    def core(cpu: int) -> str:
+        return read(CPUS / f"cpu{cpu}/topology/thread_siblings_list") \
+            or str(cpu)
+
+    main = cpus[0]
+    near = [cpu for cpu in cpus[1:] if node(cpu) == node(main)]
+    apart = [cpu for cpu in near if core(cpu) != core(main)]
+    return Cores(main, (apart or near or cpus)[-1])
 
 
 class HugePages:

@@ -12,8 +12,8 @@ ovs-vswitchd at rest.  Reconfiguring the receiving device starts the capture
 over.  When it is through, the datapath must have counted exactly as many
 upcalls as the capture has packets, none lost, and ofproto as many flows.
 The cost of an upcall is the number of cycles in busy iterations of the PMD
-thread, as pmd-perf-show tells, less the time that the thread was waiting for
-a CPU, by the number of packets.  It thus has everything in it that the PMD
+thread, as pmd-perf-show tells, less the share of time in which the thread was
+waiting for its CPU, by the number of packets.  It thus has everything in it that the PMD
 thread does for a packet.  (The time per upcall that pmd-perf-show itself
 prints is not used: it takes the detailed PMD metrics, which cost time
 themselves, and ends before what accounting does at the end of an upcall.)
@@ -48,7 +48,9 @@ from stats import ratio
 
 PAGES_PER_SWITCH = 64           # 2 MB each; some 50 are used.
 N_WARM_UP = 2                   # Storms that fault memory in.
-N_TRIES = 3                     # Of a storm in which the switch lost upcalls.
+N_TRIES = 3                     # Of a storm that something disturbs.
+MAX_WAITED = 0.05               # Share of time above which something does.
+QUIET = 0.01                    # Share of time on a quiet machine.
 PROBED = ["upcall_cb", "dp_netdev_flow_add"]
 
 
@@ -129,11 +131,12 @@ class StormSwitch(Switch):
         # don't fault it in again.
         super().__init__(tree, directory, environment={
             "MALLOC_TRIM_THRESHOLD_": str(2 ** 40),
-            "MALLOC_MMAP_THRESHOLD_": str(2 ** 25)})
+            "MALLOC_MMAP_THRESHOLD_": str(2 ** 25)}, nice=-20)
         self.capture = capture
         self.n_packets = n_packets
         self.cores = cores
         self.n_descriptors = 2048               # The default.
+        self.n_upcalls = 0                      # So far.
 
     def set_up(self) -> None:
         """Starts the switch and makes it ready for storms."""
@@ -215,35 +218,46 @@ class StormSwitch(Switch):
                                               self.appctl("upcall/show")))
 
     def storm(self, variant: Variant) -> Storm:
-        """Has a storm of exactly 'n_packets' upcalls under 'variant'."""
+        """Has a storm of exactly 'n_packets' upcalls under 'variant'.  When
+        other programs take the CPU too often, tries again, and returns the
+        storm that was disturbed least."""
+        storms = []
+        perf: Dict[str, int] = {}
         for _ in range(N_TRIES):
-            self.appctl("revalidator/purge")
-            if variant.patched:
-                self.appctl("upcall/cost-clear")
-            wait_until(lambda: self.n_flows() == 0, "flows to be removed")
-            if variant.patched:
-                self.vsctl(*variant.settings()[1:])
-            self.settle()
-            self.appctl("dpif-netdev/pmd-stats-clear")
-
+            self.prepare(variant)
+            ran, waited = self.threads.schedstat(self.pmd)
             # Another number of receive descriptors restarts the device.
             self.n_descriptors = 3072 - self.n_descriptors
-            ran, waited = self.threads.schedstat(self.pmd)
             self.vsctl("set", "Interface", "source",
                        f"options:n_rxq_desc={self.n_descriptors}")
             wait_until(lambda: self.perf()["rx"] >= self.n_packets,
                        "the capture to be received", timeout=60)
             perf = self.perf()
             ran_now, waited_now = self.threads.schedstat(self.pmd)
+            ran, waited = ran_now - ran, waited_now - waited
+            self.n_upcalls += perf["upcalls"]
             if perf["lost"] == 0 and perf["upcalls"] == self.n_packets:
                 self.verify(variant)
-                waited = waited_now - waited
-                lost = waited * self.tsc_hz() / 1e9 / self.n_packets
-                return Storm(perf["cycles"] - lost,
-                             waited / (ran_now - ran + waited))
-        raise BenchError(
-            f"of {perf['rx']} packets, {perf['upcalls']} were upcalls and "
-            f"{perf['lost']} were lost, {N_TRIES} times in a row")
+                storm = Storm(perf["cycles"] * ran / (ran + waited),
+                              waited / (ran + waited))
+                if storm.waited <= MAX_WAITED:
+                    return storm
+                storms.append(storm)
+        if not storms:
+            raise BenchError(
+                f"of {perf['rx']} packets, {perf['upcalls']} were upcalls and "
+                f"{perf['lost']} were lost, {N_TRIES} times in a row")
+        return min(storms, key=lambda storm: storm.waited)
+
+    def prepare(self, variant: Variant) -> None:
+        """Makes everything ready for a storm under 'variant'."""
+        self.appctl("revalidator/purge")
+        wait_until(lambda: self.n_flows() == 0, "flows to be removed")
+        if variant.patched:
+            self.vsctl(*variant.settings()[1:])
+            self.appctl("upcall/cost-clear")
+        self.settle()
+        self.appctl("dpif-netdev/pmd-stats-clear")
 
     def verify(self, variant: Variant) -> None:
         """Checks that what has just happened was what was meant to be."""
@@ -379,6 +393,7 @@ class Upcalls:
             return
         with running(switch):
             without = [switch.storm(STOCK)]
+            n_upcalls = -switch.n_upcalls
             try:
                 with Uprobes(switch.vswitchd, switch.directory) as probes:
                     storms = [switch.storm(UPROBES) for _ in range(2)]
@@ -388,11 +403,11 @@ class Upcalls:
                     raise
                 self.left_out[UPROBES.name] = str(error)
                 return
+            n_upcalls += switch.n_upcalls
             without.append(switch.storm(STOCK))
-        expected = {name: 2 * self.args.flows for name in PROBED}
-        if counts != expected:
-            raise BenchError(f"bpftrace counted {counts} in storms of "
-                             f"{self.args.flows} upcalls")
+        if counts != {name: n_upcalls for name in PROBED}:
+            raise BenchError(f"bpftrace counted {counts} in {n_upcalls} "
+                             "upcalls")
         self.add(UPROBES.name, storms)
         self.uprobe_reference.append(median(s.cycles for s in without))
 
@@ -465,9 +480,10 @@ class Upcalls:
                             "difference_ns": ns}
         for name, why in self.left_out.items():
             print(f"  {name}: left out, {why}")
-        if waited > 0.02:
-            print(f"  The PMD thread had to wait for its CPU {waited:.0%} of "
-                  "the time: other programs\n  were running.")
+        result["waited"] = waited
+        if waited > QUIET:
+            print(f"  The machine was not quiet: the PMD thread had to wait "
+                  f"for its CPU {waited:.0%} of\n  the time.")
         return result
 
 
