@@ -13,9 +13,9 @@ over.  When it is through, the datapath must have counted exactly as many
 upcalls as the capture has packets, none lost, and ofproto as many flows.
 The cost of an upcall is the number of cycles in busy iterations of the PMD
 thread, as pmd-perf-show tells, less the share of time in which the thread was
-waiting for its CPU, by the number of packets.  It thus has everything in it that the PMD
-thread does for a packet.  (The time per upcall that pmd-perf-show itself
-prints is not used: it takes the detailed PMD metrics, which cost time
+waiting for its CPU, by the number of packets.  It thus has everything in it
+that the PMD thread does for a packet.  (The time per upcall that pmd-perf-show
+itself prints is not used: it takes the detailed PMD metrics, which cost time
 themselves, and ends before what accounting does at the end of an upcall.)
 
 A pair is a new process of stock and one of the patched Open vSwitch.  Only
@@ -496,5 +496,6 @@ def run(context: Context) -> Dict[str, object]:
         version = subprocess.run([binary, "--version"], text=True,
                                  stdout=subprocess.PIPE).stdout
         if "DPDK" not in version:
-            raise NotHere(f"{tree} is built without DPDK")
+            raise NotHere(f"{tree} is built without DPDK, which takes "
+                          "--with-dpdk")
     return Upcalls(context).run()
