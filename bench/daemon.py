@@ -34,9 +34,10 @@ def prepare_child(nice: int) -> None:
     the parent is gone, however that went, and run with priority 'nice'."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if nice:
-        os.nice(nice)
-        # Sessions compete as a whole where the kernel groups them.
+        # Not everybody may do so.
         with contextlib.suppress(OSError):
+            os.nice(nice)
+            # Sessions compete as a whole where the kernel groups them.
             Path("/proc/self/autogroup").write_text(str(nice))
 
 
