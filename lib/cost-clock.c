@@ -33,8 +33,8 @@
 VLOG_DEFINE_THIS_MODULE(cost_clock);
 
 struct cost_clock cost_clock = {
-    ATOMIC_VAR_INIT(COST_CLOCK_MONOTONIC),
-    ATOMIC_VAR_INIT(1u << COST_CLOCK_SHIFT)
+    COST_CLOCK_MONOTONIC,
+    1u << COST_CLOCK_SHIFT
 };
 
 /* What cost_clock_init() chose. */

@@ -23,10 +23,6 @@
 #include "ovs-atomic.h"
 #include "util.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Clock for cost accounting.
  * ==========================
  *
@@ -123,16 +119,15 @@ cost_clock_now_tsc(uint64_t tsc OVS_UNUSED)
 static inline uint64_t
 cost_clock_ns(uint64_t ticks)
 {
-    uint64_t lo = ticks & UINT32_MAX, hi = ticks >> 32;
+    uint64_t ns;
     uint32_t mult;
 
     atomic_read_relaxed(&cost_clock.mult, &mult);
-    return (hi * mult << (32 - COST_CLOCK_SHIFT))
-           + (lo * mult >> COST_CLOCK_SHIFT);
+    ns = (ticks & UINT32_MAX) * mult >> COST_CLOCK_SHIFT;
+    if (OVS_UNLIKELY(ticks > UINT32_MAX)) {
+        ns += (ticks >> 32) * mult << (32 - COST_CLOCK_SHIFT);
+    }
+    return ns;
 }
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* cost-clock.h */

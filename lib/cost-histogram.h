@@ -25,10 +25,6 @@
 #include "ovs-atomic.h"
 #include "util.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Histogram of durations.
  * =======================
  *
@@ -132,11 +128,11 @@ cost_counter_add(atomic_uint64_t *counter, uint64_t n)
 
 /* Returns the bucket that a duration of 'ns' nanoseconds falls into.
  *
- * The bucket is 240 + 8 * log2(ns / 1e9), rounded up.  With ns = 2**e * (1 + f)
- * and k the first three bits of f, 8 * log2(ns) is at least 8 * e + k and at
- * most 8 * e + k + 1.69, because log2(1 + f) is at most f + 0.0861.  1e9 is
- * 2**29.8974, so the bucket is one of 8 * e + k + 1, + 2 and + 3: two
- * comparisons, without a search or a loop, tell which.
+ * The bucket is 240 + 8 * log2(ns / 1e9), rounded up.  With ns being
+ * 2**e * (1 + f) and k the first three bits of f, 8 * log2(ns) is at least
+ * 8 * e + k and at most 8 * e + k + 1.69, because log2(1 + f) is at most
+ * f + 0.0861.  1e9 is 2**29.8974, so the bucket is one of 8 * e + k + 1, + 2
+ * and + 3: two comparisons, without a search or a loop, tell which.
  *
  * 8 * e + k is what an IEEE 754 double starts with.  (Counting leading zeros
  * instead takes an instruction that, on x86-64, waits for whatever was in its
@@ -205,9 +201,5 @@ cost_hist_add(struct cost_hist *hist, uint64_t ns)
         atomic_store_relaxed(&hist->max, ns);
     }
 }
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* cost-histogram.h */

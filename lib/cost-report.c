@@ -56,19 +56,25 @@ put_count(struct ds *s, uint64_t n)
     }
 }
 
-/* Appends 'ns' nanoseconds to 's', in microseconds, with as many decimals as
- * fit in eight characters. */
+/* Appends 'ns' nanoseconds to 's', in microseconds, with as many decimals and
+ * commas as fit in eight characters. */
 static void
 put_us(struct ds *s, double ns)
 {
     double us = ns / 1000;
+
+    if (us >= 999999.5) {
+        ds_put_format(s, "%.0f", us);
+        return;
+    }
+
     unsigned int precision = us < 9999.995 ? 2 : us < 99999.95 ? 1 : 0;
     uint64_t scale = precision == 2 ? 100 : precision == 1 ? 10 : 1;
     uint64_t scaled = llround(us * scale);
 
     put_count(s, scaled / scale);
     if (precision) {
-        ds_put_format(s, ".%0*"PRIu64, precision, scaled % scale);
+        ds_put_format(s, ".%0*d", precision, (int) (scaled % scale));
     }
 }
 
@@ -299,19 +305,28 @@ snapshot_is_empty(const struct cost_snapshot *snap)
     return true;
 }
 
-static void
-put_lost(struct ds *s, const struct cost_report *report,
-         const struct cost_snapshot *snap, size_t class)
+/* Returns the number of events of 'class', or all, in 'snap' that were
+ * lost. */
+static uint64_t
+n_lost(const struct cost_report *report, const struct cost_snapshot *snap,
+       size_t class)
 {
-    for (size_t i = 0; i < report->n_groups; i++) {
-        const struct cost_counter_group *group = &report->groups[i];
+    uint64_t n = 0;
 
-        if (!strcmp(group->name, "lost")) {
-            ds_put_cstr(s, ", ");
-            put_count(s, group_sum(snap, class, group));
-            ds_put_cstr(s, " lost");
+    for (size_t i = 0; i < report->n_groups; i++) {
+        if (report->groups[i].lost) {
+            n += group_sum(snap, class, &report->groups[i]);
         }
     }
+    return n;
+}
+
+static void
+put_lost(struct ds *s, uint64_t n)
+{
+    ds_put_cstr(s, ", ");
+    put_count(s, n);
+    ds_put_cstr(s, " lost");
 }
 
 static void
@@ -334,7 +349,7 @@ put_account(struct ds *s, const struct cost_report *report,
         account->kind->format_class(options->class, s);
     }
     ds_put_format(s, " in %.1f s", account->elapsed_ms / 1000.0);
-    put_lost(s, report, &account->total, options->class);
+    put_lost(s, n_lost(report, &account->total, options->class));
     ds_put_format(s, "\n  accounting %s, clock %s", enabled ? "on" : "off",
                   cost_clock_name());
     if (fabs(drift) >= 1000) {
@@ -366,12 +381,12 @@ put_account(struct ds *s, const struct cost_report *report,
         const struct cost_snapshot *thread = &account->threads[i];
         uint64_t n = cost_snapshot_count(thread, options->class);
 
-        if (snapshot_is_empty(thread)) {
+        if (!n && !n_lost(report, thread, options->class)) {
             continue;
         }
         ds_put_format(s, "%s, thread %s: ", account->name, thread->thread);
         put_plural(s, n, account->kind->name);
-        put_lost(s, report, thread, options->class);
+        put_lost(s, n_lost(report, thread, options->class));
         ds_put_char(s, '\n');
         put_stages(s, thread, options);
         if (options->class == COST_ALL_CLASSES) {
@@ -383,6 +398,7 @@ put_account(struct ds *s, const struct cost_report *report,
 
 /* JSON. */
 
+/* JSON integers have 63 bits. */
 static struct json *
 json_u64(uint64_t n)
 {
@@ -452,6 +468,35 @@ hist_to_json(const struct cost_hist_snapshot *hist,
     return json;
 }
 
+/* Adds to 'json' the number of events in 'snap', for 'class' or all. */
+static void
+put_count_json(const struct cost_snapshot *snap, size_t class,
+               struct json *json)
+{
+    char *events = xasprintf("%ss", snap->kind->name);
+
+    json_object_put(json, events, json_u64(cost_snapshot_count(snap, class)));
+    free(events);
+}
+
+/* Adds to 'json' what is in the headline of 'account', for 'class' or all. */
+static void
+put_account_header_json(const struct cost_account_snapshot *account,
+                        size_t class, struct json *json)
+{
+    json_object_put_string(json, "name", account->name);
+    json_object_put(json, "elapsed_ms",
+                    json_integer_create(account->elapsed_ms));
+    if (class != COST_ALL_CLASSES) {
+        struct ds name = DS_EMPTY_INITIALIZER;
+
+        account->kind->format_class(class, &name);
+        json_object_put_string(json, "class", ds_cstr(&name));
+        ds_destroy(&name);
+    }
+    put_count_json(&account->total, class, json);
+}
+
 /* Adds to 'json' the stages and counters of 'snap', for 'class' or all. */
 static void
 snapshot_to_json(const struct cost_report *report,
@@ -460,10 +505,7 @@ snapshot_to_json(const struct cost_report *report,
 {
     const struct cost_kind *kind = snap->kind;
     struct json *stages = json_object_create();
-    char *events = xasprintf("%ss", kind->name);
 
-    json_object_put(json, events, json_u64(cost_snapshot_count(snap, class)));
-    free(events);
     for (size_t i = 0; i < kind->n_stages; i++) {
         struct cost_hist_snapshot hist;
 
@@ -498,6 +540,7 @@ classes_to_json(const struct cost_report *report,
             struct ds name = DS_EMPTY_INITIALIZER;
 
             snap->kind->format_class(i, &name);
+            put_count_json(snap, i, json);
             snapshot_to_json(report, snap, i, options, json);
             json_object_put(classes, ds_cstr(&name), json);
             ds_destroy(&name);
@@ -514,9 +557,7 @@ account_to_json(const struct cost_report *report,
     struct json *json = json_object_create();
     struct json *threads = json_array_create_empty();
 
-    json_object_put_string(json, "name", account->name);
-    json_object_put(json, "elapsed_ms",
-                    json_integer_create(account->elapsed_ms));
+    put_account_header_json(account, options->class, json);
     snapshot_to_json(report, &account->total, options->class, options, json);
     json_object_put(json, "classes",
                     classes_to_json(report, &account->total, options));
@@ -527,6 +568,7 @@ account_to_json(const struct cost_report *report,
             struct json *thread = json_object_create();
 
             json_object_put_string(thread, "name", snap->thread);
+            put_count_json(snap, options->class, thread);
             snapshot_to_json(report, snap, options->class, options, thread);
             json_object_put(thread, "classes",
                             classes_to_json(report, snap, options));
@@ -537,11 +579,14 @@ account_to_json(const struct cost_report *report,
     return json;
 }
 
-/* Returns a JSON object with what holds for all accounts. */
-static struct json *
-header_to_json(void)
+/* Replies to 'conn' with 'accounts', an array of them, and what holds for all
+ * of them. */
+static void
+reply_json(struct unixctl_conn *conn, const struct cost_report *report,
+           struct json *accounts)
 {
     struct json *json = json_object_create();
+    char *objects = xasprintf("%ss", report->object);
     uint32_t interval;
     bool enabled;
 
@@ -552,7 +597,22 @@ header_to_json(void)
     json_object_put_string(json, "clock", cost_clock_name());
     json_object_put(json, "clock_drift_ppm",
                     json_real_create(cost_clock_drift_ppm()));
-    return json;
+    json_object_put(json, objects, accounts);
+    unixctl_command_reply_json(conn, json);
+    free(objects);
+}
+
+/* Replies to 'conn' with 's', which has what there is to say of each account,
+ * and frees it. */
+static void
+reply_text(struct unixctl_conn *conn, const struct cost_report *report,
+           struct ds *s)
+{
+    if (!s->length) {
+        ds_put_format(s, "no %s\n", report->object);
+    }
+    unixctl_command_reply(conn, ds_cstr(s));
+    ds_destroy(s);
 }
 
 /* Commands. */
@@ -598,6 +658,9 @@ parse_show_options(const struct cost_report *report, int argc,
         } else if (!strcmp(argv[i], "-thread")) {
             options->threads = true;
         } else if (!strcmp(argv[i], "-class")) {
+            if (options->class != COST_ALL_CLASSES) {
+                return xstrdup("only one -class may be given");
+            }
             if (++i >= argc) {
                 return xasprintf("-class needs an argument (%s)",
                                  report->class_help);
@@ -644,28 +707,20 @@ cost_show(struct unixctl_conn *conn, int argc, const char *argv[],
     }
 
     if (unixctl_command_get_output_format(conn) == UNIXCTL_OUTPUT_FMT_JSON) {
-        struct json *json = header_to_json();
         struct json *array = json_array_create_empty();
-        char *objects = xasprintf("%ss", report->object);
 
         for (size_t i = 0; i < n; i++) {
             json_array_add(array,
                            account_to_json(report, &accounts[i], &options));
         }
-        json_object_put(json, objects, array);
-        free(objects);
-        unixctl_command_reply_json(conn, json);
+        reply_json(conn, report, array);
     } else {
         struct ds s = DS_EMPTY_INITIALIZER;
 
         for (size_t i = 0; i < n; i++) {
             put_account(&s, report, &accounts[i], &options);
         }
-        if (!n) {
-            ds_put_format(&s, "no %s\n", report->object);
-        }
-        unixctl_command_reply(conn, ds_cstr(&s));
-        ds_destroy(&s);
+        reply_text(conn, report, &s);
     }
     cost_accounts_free(accounts, n);
 }
@@ -699,11 +754,13 @@ put_slow_event(struct ds *s, const struct cost_report *report,
     ds_put_cstr(s, ", ");
     report->format_details(account->name, event->details, s);
     ds_put_cstr(s, "\n    ");
-    for (size_t i = 0; event->split && i < kind->n_stages - 1; i++) {
-        ds_put_format(s, " %s ", kind->stages[i]);
-        put_us(s, event->stages[i]);
+    for (size_t i = 0; i < kind->n_stages - 1; i++) {
+        if (event->marked & (1u << i)) {
+            ds_put_format(s, " %s ", kind->stages[i]);
+            put_us(s, event->stages[i]);
+        }
     }
-    ds_put_cstr(s, event->split ? " us\n" : " stages unknown\n");
+    ds_put_cstr(s, event->marked ? " us\n" : " stages unknown\n");
     free(when);
 }
 
@@ -722,16 +779,53 @@ slow_event_to_json(const struct cost_report *report,
     json_object_put_string(json, "thread", event->thread);
     json_object_put_string(json, "class", ds_cstr(&class));
     ds_destroy(&class);
-    if (event->split) {
+    if (event->marked) {
         struct json *stages = json_object_create();
 
         for (size_t i = 0; i < kind->n_stages - 1; i++) {
-            json_object_put(stages, kind->stages[i],
-                            json_u64(event->stages[i]));
+            if (event->marked & (1u << i)) {
+                json_object_put(stages, kind->stages[i],
+                                json_u64(event->stages[i]));
+            }
         }
         json_object_put(json, "stages_ns", stages);
     }
     report->details_to_json(account->name, event->details, json);
+    return json;
+}
+
+/* Appends the 'max' slowest events of 'account' to 's'. */
+static void
+put_slowest(struct ds *s, const struct cost_report *report,
+            const struct cost_account_snapshot *account, size_t max)
+{
+    size_t n = MIN(max, account->total.n_slowest);
+
+    ds_put_format(s, "%s: slowest %"PRIuSIZE" of ", account->name, n);
+    put_plural(s, cost_snapshot_count(&account->total, COST_ALL_CLASSES),
+               account->kind->name);
+    ds_put_format(s, " in %.1f s\n", account->elapsed_ms / 1000.0);
+    for (size_t i = 0; i < n; i++) {
+        ds_put_format(s, "%3"PRIuSIZE". ", i + 1);
+        put_slow_event(s, report, account, &account->total.slowest[i]);
+    }
+}
+
+/* Returns the 'max' slowest events of 'account' as JSON. */
+static struct json *
+slowest_to_json(const struct cost_report *report,
+                const struct cost_account_snapshot *account, size_t max)
+{
+    struct json *json = json_object_create();
+    struct json *array = json_array_create_empty();
+    size_t n = MIN(max, account->total.n_slowest);
+
+    for (size_t i = 0; i < n; i++) {
+        json_array_add(array, slow_event_to_json(report, account,
+                                                 &account->total.slowest[i]));
+    }
+    put_account_header_json(account, COST_ALL_CLASSES, json);
+    json_object_put(json, "slowest", array);
     return json;
 }
 
@@ -742,7 +836,6 @@ cost_slowest(struct unixctl_conn *conn, int argc, const char *argv[],
     const struct cost_report *report = report_;
     struct cost_account_snapshot *accounts;
     const char *name = NULL;
-    bool json_format;
     int max = 5;
     size_t n;
 
@@ -768,57 +861,22 @@ cost_slowest(struct unixctl_conn *conn, int argc, const char *argv[],
         return;
     }
 
-    json_format = (unixctl_command_get_output_format(conn)
-                   == UNIXCTL_OUTPUT_FMT_JSON);
+    if (unixctl_command_get_output_format(conn) == UNIXCTL_OUTPUT_FMT_JSON) {
+        struct json *array = json_array_create_empty();
 
-    struct json *array = json_array_create_empty();
-    struct ds s = DS_EMPTY_INITIALIZER;
-
-    for (size_t i = 0; i < n; i++) {
-        const struct cost_account_snapshot *account = &accounts[i];
-        size_t n_events = MIN(max, account->total.n_slowest);
-        struct json *events = json_array_create_empty();
-
-        ds_put_format(&s, "%s: slowest %"PRIuSIZE" of ", account->name,
-                      n_events);
-        put_plural(&s, cost_snapshot_count(&account->total, COST_ALL_CLASSES),
-                   account->kind->name);
-        ds_put_format(&s, " in %.1f s\n", account->elapsed_ms / 1000.0);
-        for (size_t j = 0; j < n_events; j++) {
-            const struct cost_slow_event *event = &account->total.slowest[j];
-
-            if (json_format) {
-                json_array_add(events,
-                               slow_event_to_json(report, account, event));
-            } else {
-                ds_put_format(&s, "%3"PRIuSIZE". ", j + 1);
-                put_slow_event(&s, report, account, event);
-            }
+        for (size_t i = 0; i < n; i++) {
+            json_array_add(array, slowest_to_json(report, &accounts[i], max));
         }
+        reply_json(conn, report, array);
+    } else {
+        struct ds s = DS_EMPTY_INITIALIZER;
 
-        struct json *json = json_object_create();
-
-        json_object_put_string(json, "name", account->name);
-        json_object_put(json, "slowest", events);
-        json_array_add(array, json);
+        for (size_t i = 0; i < n; i++) {
+            put_slowest(&s, report, &accounts[i], max);
+        }
+        reply_text(conn, report, &s);
     }
     cost_accounts_free(accounts, n);
-
-    if (json_format) {
-        struct json *json = header_to_json();
-        char *objects = xasprintf("%ss", report->object);
-
-        json_object_put(json, objects, array);
-        free(objects);
-        unixctl_command_reply_json(conn, json);
-    } else {
-        if (!n) {
-            ds_put_format(&s, "no %s\n", report->object);
-        }
-        json_destroy(array);
-        unixctl_command_reply(conn, ds_cstr(&s));
-    }
-    ds_destroy(&s);
 }
 
 static void

@@ -19,10 +19,6 @@
 
 #include "cost.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct ds;
 struct json;
 
@@ -38,6 +34,8 @@ struct json;
 struct cost_counter_group {
     const char *name;
     size_t first, end;
+    bool lost;                          /* Counts events that were lost, to
+                                         * be shown in the headline? */
 };
 
 /* What the commands report.  Static. */
@@ -48,7 +46,6 @@ struct cost_report {
     const struct cost_kind *const *kinds;
     size_t n_kinds;
 
-    /* A group named "lost" is shown in the headline. */
     const struct cost_counter_group *groups;
     size_t n_groups;
 
@@ -63,9 +60,5 @@ struct cost_report {
 };
 
 void cost_report_register(const struct cost_report *);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* cost-report.h */

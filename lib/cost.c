@@ -24,10 +24,7 @@
 
 VLOG_DEFINE_THIS_MODULE(cost);
 
-struct cost_config cost_config = {
-    ATOMIC_VAR_INIT(true),
-    ATOMIC_VAR_INIT(COST_DEFAULT_SPLIT_INTERVAL)
-};
+struct cost_config cost_config = { true, COST_DEFAULT_SPLIT_INTERVAL };
 
 /* A record in the 'slowest' array of a recorder: these words, followed by the
  * kind's 'n_stages' and 'n_details' words. */
@@ -35,7 +32,7 @@ enum {
     SLOW_TOTAL,                         /* ns, 0 if the record is unused. */
     SLOW_WHEN,                          /* us since the Epoch. */
     SLOW_CLASS,
-    SLOW_SPLIT,
+    SLOW_MARKED,                        /* A bit for each known stage. */
     SLOW_N_FIXED
 };
 
@@ -292,8 +289,8 @@ section_read_begin(struct cost_section *section, unsigned int *n_tries)
 
         /* The writer is in the section for some 20 ns.  If it does not leave
          * it soon, it is not running. */
-        if (++*n_tries % 64 == 0) {
-            xnanosleep(10000);
+        if ((++*n_tries & 63) == 0) {
+            xnanosleep_no_quiesce(10000);
         }
         atomic_read_explicit(&section->seq, &seq, memory_order_acquire);
         if (!(seq & 1)) {
@@ -385,7 +382,7 @@ cost_slowest_read(struct cost_recorder *recorder, uint32_t generation,
             event->total_ns = w[SLOW_TOTAL];
             event->when_us = w[SLOW_WHEN];
             event->class = w[SLOW_CLASS];
-            event->split = w[SLOW_SPLIT];
+            event->marked = w[SLOW_MARKED];
             memcpy(event->stages, &w[SLOW_N_FIXED],
                    kind->n_stages * sizeof *event->stages);
             event->thread = xstrdup(recorder->thread);
@@ -489,11 +486,13 @@ cost_recorder_create(struct cost_account *account)
 {
     struct cost_recorder *recorder = xzalloc_cacheline(sizeof *recorder);
     const struct cost_kind *kind = account->kind;
+    uint32_t interval;
 
     ovs_refcount_ref(&account->ref_cnt);
     recorder->account = account;
     recorder->kind = kind;
-    recorder->since_split = COST_MAX_SPLIT_INTERVAL * 2;
+    atomic_read_relaxed(&cost_config.split_interval, &interval);
+    recorder->split_gap = cost_split_gap(interval);
     atomic_init(&recorder->slow_section.seq, 0);
     atomic_init(&recorder->slow_section.generation, 0);
     recorder->slowest = xmalloc(COST_N_SLOWEST * slow_record_size(kind)
@@ -510,17 +509,18 @@ cost_recorder_create(struct cost_account *account)
     return recorder;
 }
 
-/* Takes new recorders of 'account' from the queue, and replaces those of
- * threads that are gone by what they recorded. */
+/* Takes new recorders of 'account' from the queue, and replaces up to
+ * 'max_exited' recorders of threads that are gone by what they recorded. */
 static void
-cost_account_collect(struct cost_account *account)
+cost_account_collect(struct cost_account *account, size_t max_exited)
     OVS_REQUIRES(accounts_mutex)
 {
     struct cost_recorder *recorder;
     struct mpsc_queue_node *node;
 
+    /* A recorder whose thread is just inserting it is empty so far. */
     mpsc_queue_acquire(&account->registered);
-    MPSC_QUEUE_FOR_EACH_POP (node, &account->registered) {
+    while (mpsc_queue_poll(&account->registered, &node) == MPSC_QUEUE_ITEM) {
         recorder = CONTAINER_OF(node, struct cost_recorder, queue_node);
         ovs_list_push_back(&account->recorders, &recorder->list_node);
     }
@@ -530,9 +530,10 @@ cost_account_collect(struct cost_account *account)
         int state;
 
         atomic_read_explicit(&recorder->state, &state, memory_order_acquire);
-        if (state == RECORDER_EXITED) {
+        if (state == RECORDER_EXITED && max_exited) {
             struct cost_snapshot snap;
 
+            max_exited--;
             cost_recorder_read(recorder, &snap);
             cost_snapshot_merge(&account->exited, &snap);
             cost_snapshot_uninit(&snap);
@@ -544,9 +545,9 @@ cost_account_collect(struct cost_account *account)
 }
 
 /* Returns the calling thread's recorder for 'account', which is not the one
- * that it used last.  Creates it if necessary. */
+ * that it used last.  Creates it and sets '*created' to true if necessary. */
 struct cost_recorder *
-cost_recorder_get__(struct cost_account *account)
+cost_recorder_get__(struct cost_account *account, bool *created)
 {
     struct cost_thread *thread = cost_thread_get();
     struct cost_recorder *recorder;
@@ -565,12 +566,14 @@ cost_recorder_get__(struct cost_account *account)
     ovsthread_setspecific(exit_key, recorder);
     mpsc_queue_insert(&account->registered, &recorder->queue_node);
 
-    /* Threads that come and go must not pile up when nobody asks for a
-     * report. */
+    /* Threads that come and go must not pile up when nobody asks for a report.
+     * The calling thread has better things to do, so as long as more go than
+     * come is enough. */
     if (!ovs_mutex_trylock(&accounts_mutex)) {
-        cost_account_collect(account);
+        cost_account_collect(account, 2);
         ovs_mutex_unlock(&accounts_mutex);
     }
+    *created = true;
     return recorder;
 }
 
@@ -631,7 +634,7 @@ cost_account_destroy(struct cost_account *account)
 
     ovs_mutex_lock(&accounts_mutex);
     ovs_list_remove(&account->list_node);
-    cost_account_collect(account);
+    cost_account_collect(account, SIZE_MAX);
     LIST_FOR_EACH_SAFE (recorder, list_node, &account->recorders) {
         int state = RECORDER_IN_USE;
 
@@ -683,7 +686,7 @@ cost_accounts_read(const struct cost_kind *const kinds[], size_t n_kinds,
         if (!cost_account_matches(account, kinds, n_kinds, name)) {
             continue;
         }
-        cost_account_collect(account);
+        cost_account_collect(account, SIZE_MAX);
 
         *snaps = xrealloc(*snaps, (n + 1) * sizeof **snaps);
         snap = &(*snaps)[n++];
@@ -745,7 +748,7 @@ cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
         generation++;
         atomic_store_relaxed(&account->generation,
                              generation ? generation : 1);
-        cost_account_collect(account);
+        cost_account_collect(account, SIZE_MAX);
         cost_snapshot_clear(&account->exited);
         account->since = time_msec();
         n++;
@@ -758,7 +761,7 @@ cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
 
 /* Starts writing 'section'.  Returns true if what it holds is of an earlier
  * generation of 'account', so that the caller must clear it first. */
-static inline bool
+static bool
 section_write_begin(struct cost_section *section,
                     struct cost_account *account)
 {
@@ -777,7 +780,7 @@ section_write_begin(struct cost_section *section,
     return false;
 }
 
-static inline void
+static void
 section_write_end(struct cost_section *section)
 {
     uint32_t seq;
@@ -814,7 +817,7 @@ cost_class_create(struct cost_recorder *recorder, size_t class_idx)
 /* Starts recording in 'recorder', which belongs to the calling thread, for
  * 'class_idx'.  The caller must call section_write_end() on the returned
  * class's section soon. */
-static inline struct cost_class *
+static struct cost_class *
 cost_class_write_begin(struct cost_recorder *recorder, size_t class_idx)
 {
     struct cost_class *class;
@@ -833,13 +836,15 @@ cost_class_write_begin(struct cost_recorder *recorder, size_t class_idx)
 /* Puts the event of 'timer', which took 'total_ns', among the slowest of
  * 'recorder', in place of the fastest of them. */
 static void
-cost_record_slow(struct cost_recorder *recorder, const struct cost_timer *timer,
-                 uint64_t total_ns, size_t class, cost_details_cb *get_details,
-                 const void *aux)
+cost_record_slow(struct cost_recorder *recorder,
+                 const struct cost_timer *timer, uint64_t total_ns,
+                 size_t class, cost_details_cb *get_details, const void *aux)
 {
     const struct cost_kind *kind = recorder->kind;
+    uint16_t marked = timer->split ? timer->marked : 0;
     size_t record_size = slow_record_size(kind);
     uint64_t details[kind->n_details + 1];
+    uint64_t when_us = time_wall_usec();
     atomic_uint64_t *w;
 
     if (get_details) {
@@ -859,12 +864,12 @@ cost_record_slow(struct cost_recorder *recorder, const struct cost_timer *timer,
 
     w = &recorder->slowest[recorder->slow_next * record_size];
     atomic_store_relaxed(&w[SLOW_TOTAL], total_ns);
-    atomic_store_relaxed(&w[SLOW_WHEN], time_wall_usec());
+    atomic_store_relaxed(&w[SLOW_WHEN], when_us);
     atomic_store_relaxed(&w[SLOW_CLASS], class);
-    atomic_store_relaxed(&w[SLOW_SPLIT], timer->split);
+    atomic_store_relaxed(&w[SLOW_MARKED], marked);
     w += SLOW_N_FIXED;
     for (size_t i = 0; i < kind->n_stages; i++) {
-        atomic_store_relaxed(&w[i], (timer->split
+        atomic_store_relaxed(&w[i], (marked & (1u << i)
                                      ? cost_clock_ns(timer->stages[i]) : 0));
     }
     w += kind->n_stages;
@@ -896,14 +901,14 @@ cost_record_slow(struct cost_recorder *recorder, const struct cost_timer *timer,
 
 /* Makes 'timer', the calling thread's innermost, stop being so.  'now' is the
  * time in ticks. */
-static inline void
+static void
 cost_timer_pop(struct cost_timer *timer, uint64_t now)
 {
     struct cost_thread *thread = cost_thread_get();
 
     ovs_assert(thread->timer == timer);
     thread->timer = timer->outer;
-    if (OVS_UNLIKELY(timer->outer)) {
+    if (OVS_UNLIKELY(timer->outer && timer->outer->recorder)) {
         uint64_t elapsed = now - timer->begin;
 
         timer->outer->start += elapsed;
@@ -939,18 +944,13 @@ cost_timer_stop(struct cost_timer *timer, size_t stage, size_t class_idx,
 
     kind = recorder->kind;
     total = kind->n_stages - 1;
-    /* The time stamp counters of two CPUs may differ by a few ticks. */
     total_ns = (OVS_LIKELY(now > timer->start)
                 ? cost_clock_ns(now - timer->start) : 0);
 
     class = cost_class_write_begin(recorder, class_idx);
     if (OVS_UNLIKELY(timer->split)) {
-        timer->stages[stage] += now - timer->last;
-        timer->marked |= 1u << stage;
+        cost_timer_mark__(timer, stage, now);
         for (size_t i = 0; i < total; i++) {
-            if ((int64_t) timer->stages[i] < 0) {
-                timer->stages[i] = 0;
-            }
             if (timer->marked & (1u << i)) {
                 cost_hist_add(&class->stages[i],
                               cost_clock_ns(timer->stages[i]));
@@ -972,15 +972,11 @@ cost_timer_stop(struct cost_timer *timer, size_t stage, size_t class_idx,
     }
 }
 
-/* Ends 'timer' without recording anything. */
+/* Does what cost_timer_cancel() does while accounting is on. */
 void
-cost_timer_cancel(struct cost_timer *timer)
+cost_timer_cancel__(struct cost_timer *timer)
 {
-    if (!timer->recorder) {
-        cost_thread_get()->timer = timer->outer;
-    } else {
-        cost_timer_pop(timer, timer->outer ? cost_clock_now() : 0);
-    }
+    cost_timer_pop(timer, timer->outer ? cost_clock_now() : 0);
 }
 
 /* Adds 'n' to the account's 'counter' for 'class', for something that happened
@@ -990,11 +986,12 @@ cost_count(struct cost_account *account, size_t class_idx, size_t counter,
            uint64_t n)
 {
     struct cost_class *class;
-    bool enabled;
+    bool enabled, created;
 
     atomic_read_relaxed(&cost_config.enabled, &enabled);
     if (enabled) {
-        class = cost_class_write_begin(cost_recorder_get(account), class_idx);
+        class = cost_class_write_begin(cost_recorder_get(account, &created),
+                                       class_idx);
         cost_counter_add(&class->counters[counter], n);
         section_write_end(&class->section);
     }

@@ -27,10 +27,6 @@
 #include "ovs-thread.h"
 #include "random.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct ds;
 struct smap;
 
@@ -47,7 +43,7 @@ struct smap;
  *
  *     struct cost_timer timer;
  *
- *     cost_timer_start(&timer, account, cost_clock_now());
+ *     cost_timer_start(&timer, account, 0);
  *     ...parse...
  *     cost_timer_mark(PARSE);
  *     ...translate...
@@ -175,9 +171,16 @@ struct cost_timer {
     uint64_t last;                      /* Latest mark, plus the same. */
     bool split;                         /* Record the stages? */
     uint8_t counter;                    /* To increment or COST_NO_COUNTER. */
-    uint16_t marked;                    /* Bit for each stage that has ended. */
-    uint64_t stages[COST_MAX_STAGES];   /* Ticks, only if 'split'. */
+    uint16_t marked;                    /* A bit for each stage that ended. */
+    uint64_t stages[COST_MAX_STAGES];   /* Ticks, of those in 'marked'. */
 };
+
+/* Returns how many events to go until one is split, at random. */
+static inline uint32_t
+cost_split_gap(uint32_t interval)
+{
+    return 1 + random_range(2 * interval - 1);
+}
 
 /* Recording state of a thread. */
 struct cost_thread {
@@ -191,40 +194,45 @@ DECLARE_EXTERN_PER_THREAD_DATA(struct cost_thread, cost_thread);
 typedef void cost_details_cb(uint64_t *details, const void *aux);
 
 static inline void cost_timer_start(struct cost_timer *,
-                                    struct cost_account *, uint64_t now);
+                                    struct cost_account *, uint64_t tsc);
 static inline void cost_timer_mark(size_t stage);
 static inline void cost_timer_count(size_t counter);
 void cost_timer_stop(struct cost_timer *, size_t stage, size_t class,
                      cost_details_cb *, const void *aux);
-void cost_timer_cancel(struct cost_timer *);
+static inline void cost_timer_cancel(struct cost_timer *);
 
 void cost_count(struct cost_account *, size_t class, size_t counter,
                 uint64_t n);
 
-struct cost_recorder *cost_recorder_get__(struct cost_account *);
+struct cost_recorder *cost_recorder_get__(struct cost_account *,
+                                          bool *created);
 
-/* Returns the calling thread's recorder for 'account'. */
+/* Returns the calling thread's recorder for 'account'.  Sets '*created' to
+ * true if it had to be created, which takes time, otherwise leaves it
+ * alone. */
 static inline struct cost_recorder *
-cost_recorder_get(struct cost_account *account)
+cost_recorder_get(struct cost_account *account, bool *created)
 {
     struct cost_recorder *latest = cost_thread_get()->latest;
 
     return (OVS_LIKELY(latest && latest->account == account)
             ? latest
-            : cost_recorder_get__(account));
+            : cost_recorder_get__(account, created));
 }
 
-/* Starts 'timer' for an event of 'account' that begins at 'now', in ticks.  If
- * accounting is off, this and everything else done with 'timer' does nothing.
+/* Starts 'timer' for an event of 'account' that begins now.  'tsc' is 0, or
+ * what the caller has just read from the CPU's time stamp counter, which may
+ * save reading the clock (see cost_clock_now_tsc()).  If accounting is off,
+ * this and everything else done with 'timer' does nothing.
  *
  * Every timer that is started must be stopped or cancelled, by the same
  * thread, in reverse order of starting. */
 static inline void
 cost_timer_start(struct cost_timer *timer, struct cost_account *account,
-                 uint64_t now)
+                 uint64_t tsc)
 {
     struct cost_thread *thread = cost_thread_get();
-    bool enabled;
+    bool enabled, created = false;
 
     timer->outer = thread->timer;
     thread->timer = timer;
@@ -236,24 +244,44 @@ cost_timer_start(struct cost_timer *timer, struct cost_account *account,
         return;
     }
 
-    struct cost_recorder *recorder = cost_recorder_get(account);
+    struct cost_recorder *recorder = cost_recorder_get(account, &created);
 
     timer->recorder = recorder;
-    timer->begin = timer->start = timer->last = now;
+    timer->begin = (OVS_LIKELY(tsc && !created)
+                    ? cost_clock_now_tsc(tsc) : cost_clock_now());
+    timer->start = timer->last = timer->begin;
     timer->counter = COST_NO_COUNTER;
 
     /* A gap chosen before the interval was made shorter does not last. */
     uint32_t interval;
 
     atomic_read_relaxed(&cost_config.split_interval, &interval);
-    if (OVS_UNLIKELY(++recorder->since_split
-                     >= MIN(recorder->split_gap, 2 * interval - 1))) {
+    if (OVS_UNLIKELY(interval == 1
+                     || ++recorder->since_split
+                        >= MIN(recorder->split_gap, 2 * interval - 1))) {
         recorder->since_split = 0;
-        recorder->split_gap = 1 + random_range(2 * interval - 1);
+        if (interval > 1) {
+            recorder->split_gap = cost_split_gap(interval);
+        }
         timer->split = true;
         timer->marked = 0;
-        memset(timer->stages, 0, sizeof timer->stages);
     }
+}
+
+/* Ends 'stage' of 'timer''s event, which is to be split, at 'now'. */
+static inline void
+cost_timer_mark__(struct cost_timer *timer, size_t stage, uint64_t now)
+{
+    /* The time stamp counters of two CPUs may differ by a few ticks. */
+    uint64_t ticks = OVS_LIKELY(now > timer->last) ? now - timer->last : 0;
+
+    if (timer->marked & (1u << stage)) {
+        timer->stages[stage] += ticks;
+    } else {
+        timer->stages[stage] = ticks;
+        timer->marked |= 1u << stage;
+    }
+    timer->last = now;
 }
 
 /* Ends the stage 'stage' of the calling thread's innermost event, if there is
@@ -265,11 +293,7 @@ cost_timer_mark(size_t stage)
     struct cost_timer *timer = cost_thread_get()->timer;
 
     if (timer && OVS_UNLIKELY(timer->split)) {
-        uint64_t now = cost_clock_now();
-
-        timer->stages[stage] += now - timer->last;
-        timer->marked |= 1u << stage;
-        timer->last = now;
+        cost_timer_mark__(timer, stage, cost_clock_now());
     }
 }
 
@@ -285,6 +309,19 @@ cost_timer_count(size_t counter)
     }
 }
 
+void cost_timer_cancel__(struct cost_timer *);
+
+/* Ends 'timer' without recording anything. */
+static inline void
+cost_timer_cancel(struct cost_timer *timer)
+{
+    if (timer->recorder) {
+        cost_timer_cancel__(timer);
+    } else {
+        cost_thread_get()->timer = timer->outer;
+    }
+}
+
 /* Reading. */
 
 /* One of the slowest events. */
@@ -293,7 +330,8 @@ struct cost_slow_event {
     long long int when_us;              /* Time of day it ended, us since the
                                          * Epoch. */
     size_t class;
-    bool split;                         /* Are 'stages' known? */
+    uint16_t marked;                    /* A bit for each of the 'stages'
+                                         * that is known. */
     uint64_t stages[COST_MAX_STAGES];   /* ns. */
     char *thread;
     uint64_t *details;                  /* kind->n_details. */
@@ -334,9 +372,5 @@ uint64_t cost_snapshot_counter(const struct cost_snapshot *, size_t class,
 uint64_t cost_snapshot_count(const struct cost_snapshot *, size_t class);
 
 #define COST_ALL_CLASSES SIZE_MAX
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* cost.h */

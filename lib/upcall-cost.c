@@ -64,7 +64,7 @@ static const char *const counters[UPCALL_COST_N_COUNTERS] = {
     [UPCALL_COST_NO_RECIRC] = "no-recirc-context",
     [UPCALL_COST_DUPLICATE] = "duplicate",
     [UPCALL_COST_LOST_LOCK] = "lock",
-    [UPCALL_COST_LOST_PORT] = "no-port",
+    [UPCALL_COST_LOST_BRIDGE] = "no-bridge",
     [UPCALL_COST_LOST_ERROR] = "error",
 };
 
@@ -111,6 +111,18 @@ upcall_cost_type(enum dpif_upcall_type type, const struct nlattr *userdata)
     }
 }
 
+static unsigned int actions_features(const struct nlattr *, size_t);
+
+/* Returns the features of the actions nested in 'a' as 'type', if any. */
+static unsigned int
+nested_features(const struct nlattr *a, uint16_t type)
+{
+    const struct nlattr *nested = nl_attr_find_nested(a, type);
+
+    return nested ? actions_features(nl_attr_get(nested),
+                                     nl_attr_get_size(nested)) : 0;
+}
+
 /* Returns the UPCALL_COST_* features that 'actions' use. */
 static unsigned int
 actions_features(const struct nlattr *actions, size_t actions_len)
@@ -142,9 +154,31 @@ actions_features(const struct nlattr *actions, size_t actions_len)
         case OVS_ACTION_ATTR_CLONE:
             features |= actions_features(nl_attr_get(a), nl_attr_get_size(a));
             break;
+
+        case OVS_ACTION_ATTR_SAMPLE:
+            features |= nested_features(a, OVS_SAMPLE_ATTR_ACTIONS);
+            break;
+
+        case OVS_ACTION_ATTR_CHECK_PKT_LEN:
+            features |= nested_features(
+                a, OVS_CHECK_PKT_LEN_ATTR_ACTIONS_IF_GREATER);
+            features |= nested_features(
+                a, OVS_CHECK_PKT_LEN_ATTR_ACTIONS_IF_LESS_EQUAL);
+            break;
         }
     }
     return features;
+}
+
+/* Does what flow_tnl_dst_is_set() does, which compares IPv6 addresses byte by
+ * byte, in a few instructions. */
+static bool
+tunnel_is_set(const struct flow_tnl *tunnel)
+{
+    ovs_u128 ipv6_dst;
+
+    memcpy(&ipv6_dst, &tunnel->ipv6_dst, sizeof ipv6_dst);
+    return tunnel->ip_dst || !ovs_u128_is_zero(ipv6_dst);
 }
 
 /* Returns the class of an upcall of 'type' for a packet of 'flow' that led to
@@ -165,7 +199,7 @@ upcall_cost_class(enum upcall_cost_type type, const struct flow *flow,
     if (flow->recirc_id) {
         features |= UPCALL_COST_RECIRC;
     }
-    if (flow_tnl_dst_is_set(&flow->tunnel)) {
+    if (tunnel_is_set(&flow->tunnel)) {
         features |= UPCALL_COST_TUNNEL;
     }
 
@@ -207,29 +241,16 @@ upcall_cost_get_details(uint64_t *words, const void *aux_)
     details->packet_len = aux->packet_len;
 }
 
-/* Ends the upcall that the userspace datapath started with cost_timer_start()
- * on 'timer'.  It was of type 'dp_type', with 'userdata' if that is
- * DPIF_UC_ACTION, for a packet of 'flow' that was 'packet_len' bytes long, and
- * led to 'actions'.  'error' is what the upcall callback returned: 0, ENOSPC
- * if no flow is to be installed, EAGAIN if moreover nothing is to be done with
- * the packet, or another value if the upcall failed.
- *
- * The time since the latest mark belongs to installing the flow, if the upcall
- * is a flow miss, otherwise to executing actions. */
+/* Does what upcall_cost_stop() does while accounting is on. */
 void
-upcall_cost_stop(struct cost_timer *timer, enum dpif_upcall_type dp_type,
-                 const struct nlattr *userdata, const struct flow *flow,
-                 uint32_t packet_len, const struct ofpbuf *actions, int error)
+upcall_cost_stop__(struct cost_timer *timer, enum dpif_upcall_type dp_type,
+                   const struct nlattr *userdata, const struct flow *flow,
+                   uint32_t packet_len, const struct ofpbuf *actions,
+                   int error)
 {
     struct details_aux aux = { flow, packet_len };
-    enum upcall_cost_type type;
+    enum upcall_cost_type type = upcall_cost_type(dp_type, userdata);
 
-    if (!timer->recorder) {
-        cost_timer_cancel(timer);
-        return;
-    }
-
-    type = upcall_cost_type(dp_type, userdata);
     if (OVS_UNLIKELY(error && error != ENOSPC)
         && (error != EAGAIN
             || type == UPCALL_COST_MISS || type == UPCALL_COST_BAD)) {
@@ -237,7 +258,7 @@ upcall_cost_stop(struct cost_timer *timer, enum dpif_upcall_type dp_type,
 
         cost_timer_cancel(timer);
         cost_count(account, type << UPCALL_COST_N_FEATURES,
-                   (error == ENODEV ? UPCALL_COST_LOST_PORT
+                   (error == ENODEV ? UPCALL_COST_LOST_BRIDGE
                     : UPCALL_COST_LOST_ERROR), 1);
         return;
     }
@@ -267,20 +288,20 @@ static bool
 upcall_cost_class_from_string(const char *s, size_t *class)
 {
     char *copy = xstrdup(s);
-    char *save_ptr = NULL;
-    char *name = strtok_r(copy, "+", &save_ptr);
+    char *next = copy;
+    char *name = strsep(&next, "+");
     bool ok = false;
 
-    for (size_t i = 0; name && i < UPCALL_COST_N_TYPES; i++) {
+    for (size_t i = 0; i < UPCALL_COST_N_TYPES; i++) {
         if (!strcmp(name, type_names[i])) {
             *class = i << UPCALL_COST_N_FEATURES;
             ok = true;
         }
     }
-    while (ok && (name = strtok_r(NULL, "+", &save_ptr))) {
+    while (ok && (name = strsep(&next, "+"))) {
         ok = false;
         for (size_t i = 0; i < UPCALL_COST_N_FEATURES; i++) {
-            if (!strcmp(name, feature_names[i])) {
+            if (!strcmp(name, feature_names[i]) && !(*class & (1u << i))) {
                 *class |= 1u << i;
                 ok = true;
             }
@@ -408,8 +429,8 @@ upcall_cost_init(void)
         &upcall_cost_netdev_kind,
     };
     static const struct cost_counter_group groups[] = {
-        { "flows", UPCALL_COST_INSTALLED, UPCALL_COST_LOST_LOCK },
-        { "lost", UPCALL_COST_LOST_LOCK, UPCALL_COST_N_COUNTERS },
+        { "flows", UPCALL_COST_INSTALLED, UPCALL_COST_LOST_LOCK, false },
+        { "lost", UPCALL_COST_LOST_LOCK, UPCALL_COST_N_COUNTERS, true },
     };
     static const struct cost_report report = {
         .prefix = "upcall",

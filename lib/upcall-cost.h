@@ -21,10 +21,6 @@
 #include "dpif.h"
 #include "flow.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 struct nlattr;
 struct ofpbuf;
 
@@ -54,9 +50,9 @@ enum upcall_cost_counter {
     UPCALL_COST_NO_RECIRC,      /* Recirculation context is being freed. */
     UPCALL_COST_DUPLICATE,      /* Flow exists or is just being changed. */
 
-    /* Upcall lost, and its packet dropped, with the reason. */
+    /* Upcall lost, with the reason. */
     UPCALL_COST_LOST_LOCK,      /* Upcalls disabled for reconfiguration. */
-    UPCALL_COST_LOST_PORT,      /* No bridge has the port. */
+    UPCALL_COST_LOST_BRIDGE,    /* No bridge has the port, or it is gone. */
     UPCALL_COST_LOST_ERROR,     /* Anything else. */
 
     UPCALL_COST_N_COUNTERS
@@ -88,18 +84,41 @@ enum upcall_cost_feature {
 extern const struct cost_kind upcall_cost_netdev_kind;
 
 /* Hooks for the datapaths. */
-void upcall_cost_stop(struct cost_timer *, enum dpif_upcall_type,
-                      const struct nlattr *userdata, const struct flow *,
-                      uint32_t packet_len, const struct ofpbuf *actions,
-                      int error);
+static inline void upcall_cost_stop(struct cost_timer *, enum dpif_upcall_type,
+                                    const struct nlattr *userdata,
+                                    const struct flow *, uint32_t packet_len,
+                                    const struct ofpbuf *actions, int error);
 void upcall_cost_lost_lock(struct cost_account *, enum dpif_upcall_type,
                            const struct nlattr *userdata, size_t n);
 
 /* Commands. */
 void upcall_cost_init(void);
 
-#ifdef __cplusplus
+void upcall_cost_stop__(struct cost_timer *, enum dpif_upcall_type,
+                        const struct nlattr *userdata, const struct flow *,
+                        uint32_t packet_len, const struct ofpbuf *actions,
+                        int error);
+
+/* Ends the upcall that the userspace datapath started with cost_timer_start()
+ * on 'timer'.  It was of type 'dp_type', with 'userdata' if that is
+ * DPIF_UC_ACTION, for a packet of 'flow' that was 'packet_len' bytes long, and
+ * led to 'actions'.  'error' is what the upcall callback returned: 0, ENOSPC
+ * if no flow is to be installed, EAGAIN if moreover nothing is to be done with
+ * the packet, or another value if the upcall failed.
+ *
+ * The time since the latest mark belongs to installing the flow, if the upcall
+ * is a flow miss, otherwise to executing actions. */
+static inline void
+upcall_cost_stop(struct cost_timer *timer, enum dpif_upcall_type dp_type,
+                 const struct nlattr *userdata, const struct flow *flow,
+                 uint32_t packet_len, const struct ofpbuf *actions, int error)
+{
+    if (timer->recorder) {
+        upcall_cost_stop__(timer, dp_type, userdata, flow, packet_len,
+                           actions, error);
+    } else {
+        cost_timer_cancel(timer);
+    }
 }
-#endif
 
 #endif /* upcall-cost.h */
