@@ -74,7 +74,8 @@ put_us(struct ds *s, double ns)
 
     put_count(s, scaled / scale);
     if (precision) {
-        ds_put_format(s, ".%0*d", precision, (int) (scaled % scale));
+        ds_put_format(s, precision == 2 ? ".%02"PRIu64 : ".%"PRIu64,
+                      scaled % scale);
     }
 }
 
