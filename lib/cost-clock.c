@@ -70,6 +70,9 @@ monotonic_ns(void)
 }
 
 #if defined(__x86_64__)
+#define AVAILABLE_CLOCKSOURCE \
+    "/sys/devices/system/clocksource/clocksource0/available_clocksource"
+
 /* Returns true if the time stamp counter's rate never changes and the kernel
  * has not given up on it. */
 static bool
@@ -86,8 +89,7 @@ tsc_is_reliable(void)
     }
 
     /* The kernel takes the TSC off this list when it proves unstable. */
-    stream = fopen("/sys/devices/system/clocksource/clocksource0/"
-                   "available_clocksource", "r");
+    stream = fopen(AVAILABLE_CLOCKSOURCE, "r");
     if (!stream) {
         return true;
     }
@@ -221,7 +223,9 @@ cost_clock_now__(int source)
         ovs_mutex_lock(&test_mutex);
         if (test_n_steps) {
             test_now += test_steps[test_next];
-            test_next = (test_next + 1) % test_n_steps;
+            if (++test_next >= test_n_steps) {
+                test_next = 0;
+            }
         }
         now = test_now;
         ovs_mutex_unlock(&test_mutex);

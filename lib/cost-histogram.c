@@ -18,6 +18,7 @@
 
 #include "cost-histogram.h"
 
+#include <float.h>
 #include <math.h>
 
 /* floor(1e9 * 2**(SUB / 8) * 2**33), the eight edges of a doubling, in
@@ -166,7 +167,7 @@ cost_hist_snapshot_percentile(const struct cost_hist_snapshot *snap,
 
     /* 'percent' and 99.9 / 100 are not exact in binary: without the correction
      * the product can be a hair above a whole number. */
-    rank = ceil(percent / 100 * snap->count * (1 - 1e-12));
+    rank = ceil(percent / 100 * snap->count * (1 - 4 * DBL_EPSILON));
     rank = MIN(MAX(rank, 1), snap->count);
     for (b = 0; b < COST_HIST_N_BUCKETS; b++) {
         seen += snap->buckets[b];

@@ -289,7 +289,8 @@ section_read_begin(struct cost_section *section, unsigned int *n_tries)
 
         /* The writer is in the section for some 20 ns.  If it does not leave
          * it soon, it is not running. */
-        if ((++*n_tries & 63) == 0) {
+        (*n_tries)++;
+        if (*n_tries % 64 == 0) {
             xnanosleep_no_quiesce(10000);
         }
         atomic_read_explicit(&section->seq, &seq, memory_order_acquire);

@@ -145,7 +145,7 @@ check_snapshot(const struct cost_snapshot *snap)
         ovs_assert(event->marked == (1 << FIRST | 1 << SECOND));
         ovs_assert(event->stages[FIRST] + event->stages[SECOND]
                    <= event->total_ns);
-        ovs_assert(!i || event[-1].total_ns >= event->total_ns);
+        ovs_assert(!i || snap->slowest[i - 1].total_ns >= event->total_ns);
     }
 }
 
