@@ -45,13 +45,13 @@ enum {
 };
 
 struct cost_account {
+    /* Data of any other generation is to be ignored. */
+    atomic_uint32_t generation;
+
     struct ovs_list list_node;          /* In 'accounts'. */
     const struct cost_kind *kind;
     char *name;
     struct ovs_refcount ref_cnt;        /* Creator and recorders. */
-
-    /* Data of any other generation is to be ignored. */
-    atomic_uint32_t generation;
 
     /* New recorders.  Producers never wait. */
     struct mpsc_queue registered;
@@ -419,10 +419,7 @@ cost_recorder_free(struct cost_recorder *recorder)
         struct cost_class *class;
 
         atomic_read_relaxed(&recorder->classes[i], &class);
-        if (class) {
-            free(class->counters);
-            free(class);
-        }
+        free(class);
     }
     free(recorder->classes);
     free(recorder->slowest);
@@ -492,6 +489,7 @@ cost_recorder_create(struct cost_account *account)
     ovs_refcount_ref(&account->ref_cnt);
     recorder->account = account;
     recorder->kind = kind;
+    recorder->n_stages = kind->n_stages;
     atomic_read_relaxed(&cost_config.split_interval, &interval);
     recorder->split_gap = cost_split_gap(interval);
     atomic_init(&recorder->slow_section.seq, 0);
@@ -589,6 +587,7 @@ cost_account_create(const struct cost_kind *kind, const char *name)
     struct cost_account *account = xzalloc(sizeof *account);
 
     ovs_assert(kind->n_stages <= COST_MAX_STAGES);
+    ovs_assert(kind->n_counters <= COST_MAX_COUNTERS);
 
     cost_clock_init();
     if (ovsthread_once_start(&once)) {
@@ -808,7 +807,6 @@ cost_class_create(struct cost_recorder *recorder, size_t class_idx)
     struct cost_class *class;
 
     class = xzalloc(sizeof *class + kind->n_stages * sizeof class->stages[0]);
-    class->counters = xcalloc(kind->n_counters, sizeof *class->counters);
     cost_class_clear(class, kind);
     atomic_store_explicit(&recorder->classes[class_idx], class,
                           memory_order_release);
@@ -821,11 +819,15 @@ cost_class_create(struct cost_recorder *recorder, size_t class_idx)
 static struct cost_class *
 cost_class_write_begin(struct cost_recorder *recorder, size_t class_idx)
 {
-    struct cost_class *class;
+    struct cost_class *class = recorder->latest;
 
-    atomic_read_relaxed(&recorder->classes[class_idx], &class);
-    if (OVS_UNLIKELY(!class)) {
-        class = cost_class_create(recorder, class_idx);
+    if (OVS_UNLIKELY(!class || recorder->latest_idx != class_idx)) {
+        atomic_read_relaxed(&recorder->classes[class_idx], &class);
+        if (!class) {
+            class = cost_class_create(recorder, class_idx);
+        }
+        recorder->latest = class;
+        recorder->latest_idx = class_idx;
     }
     if (OVS_UNLIKELY(section_write_begin(&class->section,
                                          recorder->account))) {
@@ -929,7 +931,6 @@ cost_timer_stop(struct cost_timer *timer, size_t stage, size_t class_idx,
                 cost_details_cb *get_details, const void *aux)
 {
     struct cost_recorder *recorder = timer->recorder;
-    const struct cost_kind *kind;
     uint32_t slow_generation, generation;
     struct cost_class *class;
     uint64_t now, total_ns;
@@ -943,8 +944,7 @@ cost_timer_stop(struct cost_timer *timer, size_t stage, size_t class_idx,
     now = cost_clock_now();
     cost_timer_pop(timer, now);
 
-    kind = recorder->kind;
-    total = kind->n_stages - 1;
+    total = recorder->n_stages - 1;
     total_ns = (OVS_LIKELY(now > timer->start)
                 ? cost_clock_ns(now - timer->start) : 0);
 

@@ -80,6 +80,7 @@ struct smap;
  */
 
 #define COST_MAX_STAGES 10              /* Fits in cost_timer's 'marked'. */
+#define COST_MAX_COUNTERS 16
 #define COST_N_SLOWEST 16               /* Slowest events kept per thread. */
 #define COST_NO_COUNTER UINT8_MAX
 
@@ -132,25 +133,30 @@ struct cost_section {
 /* What one thread recorded of one class of events. */
 struct cost_class {
     struct cost_section section;
-    atomic_uint64_t *counters;          /* kind->n_counters. */
+    atomic_uint64_t counters[COST_MAX_COUNTERS];  /* kind->n_counters used. */
     struct cost_hist stages[];          /* kind->n_stages. */
 };
 
-/* What one thread recorded in one account. */
+/* What one thread recorded in one account.  What every event needs comes
+ * first, in one cache line: an upcall leaves little else in the cache. */
 struct cost_recorder {
     struct cost_account *account;
-    const struct cost_kind *kind;
 
     /* Used by the recording thread only. */
+    struct cost_class *latest;          /* Class recorded last, if any. */
+    size_t latest_idx;                  /* Its index. */
+    size_t n_stages;                    /* kind->n_stages. */
     uint32_t since_split;               /* Events since the last split. */
     uint32_t split_gap;                 /* Split when 'since_split' is this. */
     uint64_t slow_threshold;            /* An event that takes longer, in ns,
                                          * belongs in 'slowest'. */
-    size_t slow_next;                   /* Next of the slowest to replace. */
-    struct cost_recorder *next;         /* The thread's next recorder. */
 
     /* Written by the recording thread only. */
     struct cost_section slow_section;
+
+    const struct cost_kind *kind;
+    size_t slow_next;                   /* Next of the slowest to replace. */
+    struct cost_recorder *next;         /* The thread's next recorder. */
     atomic_uint64_t *slowest;           /* COST_N_SLOWEST records. */
     ATOMIC(struct cost_class *) *classes;  /* kind->n_classes, on demand. */
 
