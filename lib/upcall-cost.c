@@ -187,9 +187,14 @@ static size_t
 upcall_cost_class(enum upcall_cost_type type, const struct flow *flow,
                   const struct ofpbuf *actions)
 {
-    unsigned int features;
+    const struct nlattr *a = actions->data;
+    unsigned int features = 0;
 
-    features = actions_features(actions->data, actions->size);
+    /* Most upcalls lead to a single output, which has no feature. */
+    if (actions->size != NL_A_U32_SIZE
+        || nl_attr_type(a) != OVS_ACTION_ATTR_OUTPUT) {
+        features = actions_features(a, actions->size);
+    }
     if (flow->ct_state) {
         features |= UPCALL_COST_CT;
         if (flow->ct_state & (CS_SRC_NAT | CS_DST_NAT)) {
