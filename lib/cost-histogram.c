@@ -89,6 +89,21 @@ cost_hist_read(const struct cost_hist *hist_, struct cost_hist_snapshot *snap)
     }
 }
 
+/* Records a duration of 'ns' nanoseconds in 'snap'. */
+void
+cost_hist_snapshot_add(struct cost_hist_snapshot *snap, uint64_t ns)
+{
+    ovs_u128 sq = cost_hist_square(ns);
+
+    snap->count++;
+    snap->sum += ns;
+    snap->sum_sq.u64.lo += sq.u64.lo;
+    snap->sum_sq.u64.hi += sq.u64.hi + (snap->sum_sq.u64.lo < sq.u64.lo);
+    snap->min = MIN(snap->min, ns);
+    snap->max = MAX(snap->max, ns);
+    snap->buckets[cost_hist_bucket(ns)]++;
+}
+
 /* Adds 'src' to 'dst'.  Merging is associative and commutative. */
 void
 cost_hist_snapshot_merge(struct cost_hist_snapshot *dst,

@@ -89,6 +89,16 @@ struct cost_hist {
     atomic_uint64_t buckets[COST_HIST_N_BUCKETS];
 };
 
+/* Durations being recorded in one histogram: adding several in a batch costs
+ * less than adding each alone. */
+struct cost_hist_batch {
+    struct cost_hist *hist;
+    uint64_t sum;
+    ovs_u128 sum_sq;
+    uint64_t min;
+    uint64_t max;
+};
+
 /* A copy of one histogram, or of several merged.  Plain data. */
 struct cost_hist_snapshot {
     uint64_t count;                     /* Sum of 'buckets'. */
@@ -102,11 +112,16 @@ struct cost_hist_snapshot {
 /* Recording. */
 void cost_hist_clear(struct cost_hist *);
 static inline void cost_hist_add(struct cost_hist *, uint64_t ns);
+static inline void cost_hist_batch_start(struct cost_hist_batch *,
+                                         struct cost_hist *);
+static inline void cost_hist_batch_add(struct cost_hist_batch *, uint64_t ns);
+static inline void cost_hist_batch_end(const struct cost_hist_batch *);
 static inline unsigned int cost_hist_bucket(uint64_t ns);
 
 /* Reading and merging. */
 void cost_hist_snapshot_init(struct cost_hist_snapshot *);
 void cost_hist_read(const struct cost_hist *, struct cost_hist_snapshot *);
+void cost_hist_snapshot_add(struct cost_hist_snapshot *, uint64_t ns);
 void cost_hist_snapshot_merge(struct cost_hist_snapshot *,
                               const struct cost_hist_snapshot *);
 
@@ -146,11 +161,8 @@ cost_hist_bucket(uint64_t ns)
     uint64_t bits;
     double value;
 
-    if (OVS_UNLIKELY(!ns)) {
-        return 0;
-    }
-    if (OVS_UNLIKELY(ns > COST_HIST_MAX_NS)) {
-        return COST_HIST_N_EDGES;
+    if (OVS_UNLIKELY(ns - 1 >= COST_HIST_MAX_NS)) {
+        return ns ? COST_HIST_N_EDGES : 0;
     }
 
     value = (int64_t) ns;
@@ -162,6 +174,74 @@ cost_hist_bucket(uint64_t ns)
     return b;
 }
 
+/* Returns the square of 'ns', modulo 2**128. */
+static inline ovs_u128
+cost_hist_square(uint64_t ns)
+{
+    ovs_u128 sq = OVS_U128_ZERO;
+
+    if (OVS_LIKELY(ns <= UINT32_MAX)) {
+        sq.u64.lo = ns * ns;
+    } else {
+        uint64_t a = ns >> 32, b = ns & UINT32_MAX;
+
+        sq.u64.lo = b * b + (a * b << 33);
+        sq.u64.hi = a * a + (a * b >> 31) + (sq.u64.lo < b * b);
+    }
+    return sq;
+}
+
+/* Makes 'batch' ready to record durations in 'hist'. */
+static inline void
+cost_hist_batch_start(struct cost_hist_batch *batch, struct cost_hist *hist)
+{
+    batch->hist = hist;
+    batch->sum = 0;
+    batch->sum_sq = OVS_U128_ZERO;
+    batch->min = UINT64_MAX;
+    batch->max = 0;
+}
+
+/* Records a duration of 'ns' nanoseconds.  Any value is fine. */
+static inline void
+cost_hist_batch_add(struct cost_hist_batch *batch, uint64_t ns)
+{
+    ovs_u128 sq = cost_hist_square(ns);
+
+    cost_counter_add(&batch->hist->buckets[cost_hist_bucket(ns)], 1);
+    batch->sum += ns;
+    batch->sum_sq.u64.lo += sq.u64.lo;
+    batch->sum_sq.u64.hi += sq.u64.hi + (batch->sum_sq.u64.lo < sq.u64.lo);
+    batch->min = MIN(batch->min, ns);
+    batch->max = MAX(batch->max, ns);
+}
+
+/* Ends 'batch': only now its histogram has all of it. */
+static inline void
+cost_hist_batch_end(const struct cost_hist_batch *batch)
+{
+    struct cost_hist *hist = batch->hist;
+    uint64_t hi, lo, min, max;
+
+    cost_counter_add(&hist->sum, batch->sum);
+    atomic_read_relaxed(&hist->sum_sq_lo, &lo);
+    lo += batch->sum_sq.u64.lo;
+    atomic_store_relaxed(&hist->sum_sq_lo, lo);
+    hi = batch->sum_sq.u64.hi + (lo < batch->sum_sq.u64.lo);
+    if (OVS_UNLIKELY(hi)) {
+        cost_counter_add(&hist->sum_sq_hi, hi);
+    }
+
+    atomic_read_relaxed(&hist->min, &min);
+    if (OVS_UNLIKELY(batch->min < min)) {
+        atomic_store_relaxed(&hist->min, batch->min);
+    }
+    atomic_read_relaxed(&hist->max, &max);
+    if (OVS_UNLIKELY(batch->max > max)) {
+        atomic_store_relaxed(&hist->max, batch->max);
+    }
+}
+
 /* Records a duration of 'ns' nanoseconds in 'hist'.  Costs a few nanoseconds,
  * takes no lock and does not allocate memory.
  *
@@ -169,37 +249,11 @@ cost_hist_bucket(uint64_t ns)
 static inline void
 cost_hist_add(struct cost_hist *hist, uint64_t ns)
 {
-    uint64_t lo, hi, sq_lo, min, max;
+    struct cost_hist_batch batch;
 
-    if (OVS_LIKELY(ns <= UINT32_MAX)) {
-        lo = ns * ns;
-        hi = 0;
-    } else {
-        uint64_t a = ns >> 32, b = ns & UINT32_MAX;
-
-        hi = a * a + (a * b >> 31);
-        lo = b * b;
-        hi += lo + (a * b << 33) < lo;
-        lo += a * b << 33;
-    }
-
-    cost_counter_add(&hist->buckets[cost_hist_bucket(ns)], 1);
-    cost_counter_add(&hist->sum, ns);
-    atomic_read_relaxed(&hist->sum_sq_lo, &sq_lo);
-    atomic_store_relaxed(&hist->sum_sq_lo, sq_lo + lo);
-    hi += sq_lo + lo < sq_lo;
-    if (OVS_UNLIKELY(hi)) {
-        cost_counter_add(&hist->sum_sq_hi, hi);
-    }
-
-    atomic_read_relaxed(&hist->min, &min);
-    if (OVS_UNLIKELY(ns < min)) {
-        atomic_store_relaxed(&hist->min, ns);
-    }
-    atomic_read_relaxed(&hist->max, &max);
-    if (OVS_UNLIKELY(ns > max)) {
-        atomic_store_relaxed(&hist->max, ns);
-    }
+    cost_hist_batch_start(&batch, hist);
+    cost_hist_batch_add(&batch, ns);
+    cost_hist_batch_end(&batch);
 }
 
 #endif /* cost-histogram.h */

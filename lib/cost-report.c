@@ -124,11 +124,27 @@ put_plural(struct ds *s, uint64_t n, const char *noun)
     ds_put_format(s, " %s%s", noun, n == 1 ? "" : "s");
 }
 
-/* Appends the bars of 'hist', the times that 'stage' of an 'event' took, to
- * 's': a line for each bucket, or for each two, four or eight of them, so that
- * there are not too many lines. */
+/* What a stage's histogram is of: times, which are shown in us, or numbers,
+ * such as packets in a burst. */
+static bool
+stage_is_number(const struct cost_kind *kind, size_t stage)
+{
+    return kind->values & (1u << stage);
+}
+
+/* Appends a cell with 'value', of what 'stage' of 'kind' is. */
 static void
-put_bars(struct ds *s, const char *stage, const char *event,
+put_stage_cell(struct ds *s, const struct cost_kind *kind, size_t stage,
+               double value)
+{
+    put_us_cell(s, stage_is_number(kind, stage) ? value * 1000 : value);
+}
+
+/* Appends the bars of 'hist', what 'stage' of events of 'kind' took, to 's': a
+ * line for each bucket, or for each two, four or eight of them, so that there
+ * are not too many lines. */
+static void
+put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
          const struct cost_hist_snapshot *hist)
 {
     enum { MAX_LINES = 24, MAX_BAR = 40 };
@@ -153,8 +169,11 @@ put_bars(struct ds *s, const char *stage, const char *event,
         if (pass == 1) {
             double unit = max > MAX_BAR ? (double) max / MAX_BAR : 1;
 
-            ds_put_format(s, "  %s (us), each # is %.*f %s%s\n", stage,
-                          unit > 1 ? 1 : 0, unit, event, unit > 1 ? "s" : "");
+            ds_put_format(s, "  %s%s, each # is %.*f %s%s\n",
+                          kind->stages[stage],
+                          stage_is_number(kind, stage) ? "" : " (us)",
+                          unit > 1 ? 1 : 0, unit, kind->name,
+                          unit > 1 ? "s" : "");
         }
         for (size_t b = first; b <= last;) {
             size_t end = b == 0 ? 1 : b + step;
@@ -171,10 +190,11 @@ put_bars(struct ds *s, const char *stage, const char *event,
 
                 if (end <= COST_HIST_N_EDGES) {
                     ds_put_cstr(s, "   <=");
-                    put_us_cell(s, cost_hist_edges[end - 1]);
+                    put_stage_cell(s, kind, stage, cost_hist_edges[end - 1]);
                 } else {
                     ds_put_cstr(s, "    >");
-                    put_us_cell(s, cost_hist_edges[COST_HIST_N_EDGES - 1]);
+                    put_stage_cell(s, kind, stage,
+                                   cost_hist_edges[COST_HIST_N_EDGES - 1]);
                 }
                 put_count_cell(s, 11, n);
                 ds_put_char(s, ' ');
@@ -187,38 +207,56 @@ put_bars(struct ds *s, const char *stage, const char *event,
     }
 }
 
-/* Appends the table of stages of 'snap' to 's'. */
+/* Appends the table of those stages of 'snap' that are numbers, or of those
+ * that are times, to 's'. */
 static void
-put_stages(struct ds *s, const struct cost_snapshot *snap,
-           const struct show_options *options)
+put_table(struct ds *s, const struct cost_snapshot *snap,
+          const struct show_options *options, bool numbers)
 {
     const struct cost_kind *kind = snap->kind;
-    struct cost_hist_snapshot hist;
 
-    ds_put_format(s, "  %-10s %11s %8s", "stage (us)", "count", "mean");
+    ds_put_format(s, "  %-10s %11s %8s", numbers ? "number" : "stage (us)",
+                  "count", "mean");
     for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
         ds_put_format(s, " %8s", percentiles[i].name);
     }
     ds_put_format(s, " %8s\n", "max");
 
     for (size_t stage = 0; stage < kind->n_stages; stage++) {
+        struct cost_hist_snapshot hist;
+
+        if (stage_is_number(kind, stage) != numbers) {
+            continue;
+        }
         cost_snapshot_stage(snap, options->class, stage, &hist);
         ds_put_format(s, "  %-10s", kind->stages[stage]);
         put_count_cell(s, 11, hist.count);
-        put_us_cell(s, cost_hist_snapshot_mean(&hist));
+        put_stage_cell(s, kind, stage, cost_hist_snapshot_mean(&hist));
         for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
-            put_us_cell(s, cost_hist_snapshot_percentile(
-                            &hist, percentiles[i].percent));
+            put_stage_cell(s, kind, stage, cost_hist_snapshot_percentile(
+                               &hist, percentiles[i].percent));
         }
-        put_us_cell(s, hist.max);
+        put_stage_cell(s, kind, stage, hist.max);
         ds_put_char(s, '\n');
     }
+}
 
-    if (options->histograms) {
-        for (size_t stage = 0; stage < kind->n_stages; stage++) {
-            cost_snapshot_stage(snap, options->class, stage, &hist);
-            put_bars(s, kind->stages[stage], kind->name, &hist);
-        }
+/* Appends what is known of the stages of 'snap' to 's'. */
+static void
+put_stages(struct ds *s, const struct cost_snapshot *snap,
+           const struct show_options *options)
+{
+    const struct cost_kind *kind = snap->kind;
+
+    put_table(s, snap, options, false);
+    if (kind->values) {
+        put_table(s, snap, options, true);
+    }
+    for (size_t i = 0; options->histograms && i < kind->n_stages; i++) {
+        struct cost_hist_snapshot hist;
+
+        cost_snapshot_stage(snap, options->class, i, &hist);
+        put_bars(s, kind, i, &hist);
     }
 }
 
@@ -439,32 +477,70 @@ hist_buckets_to_json(const struct cost_hist_snapshot *hist)
     return json;
 }
 
+/* Returns the histogram of numbers as a JSON object with the fields of OTLP's
+ * HistogramDataPoint: bucket I is for numbers up to and including bound I, the
+ * last one for those above all bounds. */
 static struct json *
-hist_to_json(const struct cost_hist_snapshot *hist,
+number_buckets_to_json(const struct cost_hist_snapshot *hist)
+{
+    struct json *json = json_object_create();
+    struct json *bounds = json_array_create_empty();
+    struct json *counts = json_array_create_empty();
+
+    for (size_t i = 0; i < COST_HIST_N_EDGES; i++) {
+        if (hist->buckets[i]) {
+            json_array_add(bounds, json_u64(cost_hist_edges[i]));
+            json_array_add(counts, json_u64(hist->buckets[i]));
+        }
+    }
+    json_array_add(counts, json_u64(hist->buckets[COST_HIST_N_EDGES]));
+    json_object_put(json, "explicit_bounds", bounds);
+    json_object_put(json, "bucket_counts", counts);
+    return json;
+}
+
+/* Adds to 'json' the member 'name', with the unit of what 'stage' of 'kind'
+ * is. */
+static void
+put_stage_json(const struct cost_kind *kind, size_t stage, const char *name,
+               struct json *value, struct json *json)
+{
+    char *member = xasprintf("%s%s", name,
+                             stage_is_number(kind, stage) ? "" : "_ns");
+
+    json_object_put(json, member, value);
+    free(member);
+}
+
+/* Returns 'hist', of what 'stage' of 'kind' is. */
+static struct json *
+hist_to_json(const struct cost_kind *kind, size_t stage,
+             const struct cost_hist_snapshot *hist,
              const struct show_options *options)
 {
     struct json *json = json_object_create();
 
     json_object_put(json, "count", json_u64(hist->count));
-    json_object_put(json, "sum_ns", json_u64(hist->sum));
+    put_stage_json(kind, stage, "sum", json_u64(hist->sum), json);
     if (hist->count) {
-        json_object_put(json, "min_ns", json_u64(hist->min));
-        json_object_put(json, "max_ns", json_u64(hist->max));
-        json_object_put(json, "mean_ns",
-                        json_real_create(cost_hist_snapshot_mean(hist)));
-        json_object_put(json, "stddev_ns",
-                        json_real_create(cost_hist_snapshot_stddev(hist)));
+        put_stage_json(kind, stage, "min", json_u64(hist->min), json);
+        put_stage_json(kind, stage, "max", json_u64(hist->max), json);
+        put_stage_json(kind, stage, "mean",
+                       json_real_create(cost_hist_snapshot_mean(hist)), json);
+        put_stage_json(kind, stage, "stddev",
+                       json_real_create(cost_hist_snapshot_stddev(hist)),
+                       json);
         for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
-            char *name = xasprintf("%s_ns", percentiles[i].name);
-
-            json_object_put(json, name,
-                            json_real_create(cost_hist_snapshot_percentile(
-                                hist, percentiles[i].percent)));
-            free(name);
+            put_stage_json(kind, stage, percentiles[i].name,
+                           json_real_create(cost_hist_snapshot_percentile(
+                               hist, percentiles[i].percent)), json);
         }
     }
     if (options->histograms) {
-        json_object_put(json, "histogram", hist_buckets_to_json(hist));
+        json_object_put(json, "histogram",
+                        (stage_is_number(kind, stage)
+                         ? number_buckets_to_json(hist)
+                         : hist_buckets_to_json(hist)));
     }
     return json;
 }
@@ -511,7 +587,8 @@ snapshot_to_json(const struct cost_report *report,
         struct cost_hist_snapshot hist;
 
         cost_snapshot_stage(snap, class, i, &hist);
-        json_object_put(stages, kind->stages[i], hist_to_json(&hist, options));
+        json_object_put(stages, kind->stages[i],
+                        hist_to_json(kind, i, &hist, options));
     }
     json_object_put(json, "stages", stages);
 
@@ -756,12 +833,19 @@ put_slow_event(struct ds *s, const struct cost_report *report,
     report->format_details(account->name, event->details, s);
     ds_put_cstr(s, "\n    ");
     for (size_t i = 0; i < kind->n_stages - 1; i++) {
-        if (event->marked & (1u << i)) {
+        if (event->marked & ~kind->values & (1u << i)) {
             ds_put_format(s, " %s ", kind->stages[i]);
             put_us(s, event->stages[i]);
         }
     }
-    ds_put_cstr(s, event->marked ? " us\n" : " stages unknown\n");
+    ds_put_cstr(s, event->marked & ~kind->values ? " us" : " stages unknown");
+    for (size_t i = 0; i < kind->n_stages - 1; i++) {
+        if (event->marked & kind->values & (1u << i)) {
+            ds_put_format(s, ", %s ", kind->stages[i]);
+            put_count(s, event->stages[i]);
+        }
+    }
+    ds_put_char(s, '\n');
     free(when);
 }
 
@@ -782,14 +866,20 @@ slow_event_to_json(const struct cost_report *report,
     ds_destroy(&class);
     if (event->marked) {
         struct json *stages = json_object_create();
+        struct json *numbers = json_object_create();
 
         for (size_t i = 0; i < kind->n_stages - 1; i++) {
             if (event->marked & (1u << i)) {
-                json_object_put(stages, kind->stages[i],
-                                json_u64(event->stages[i]));
+                json_object_put(stage_is_number(kind, i) ? numbers : stages,
+                                kind->stages[i], json_u64(event->stages[i]));
             }
         }
         json_object_put(json, "stages_ns", stages);
+        if (kind->values) {
+            json_object_put(json, "numbers", numbers);
+        } else {
+            json_destroy(numbers);
+        }
     }
     report->details_to_json(account->name, event->details, json);
     return json;

@@ -24,6 +24,14 @@
 
 VLOG_DEFINE_THIS_MODULE(cost);
 
+/* For a function that recording an event calls now and then: were it inlined,
+ * recording would have to save registers for it each time. */
+#if __GNUC__
+#define COST_COLD __attribute__((__noinline__))
+#else
+#define COST_COLD
+#endif
+
 struct cost_config cost_config = { true, COST_DEFAULT_SPLIT_INTERVAL };
 
 /* A record in the 'slowest' array of a recorder: these words, followed by the
@@ -72,6 +80,36 @@ DEFINE_EXTERN_PER_THREAD_DATA(cost_thread, { NULL, NULL, NULL });
 
 /* Its destructor tells that a thread has exited. */
 static ovsthread_key_t exit_key;
+
+/* In a recorder's 'pending', an event is two words, its total in ns and a head
+ * that consists of the following, and a word with the ns, or value, of each
+ * stage that is marked. */
+enum { PENDING_MAX = 2 + COST_MAX_STAGES };
+BUILD_ASSERT_DECL(PENDING_MAX <= COST_N_PENDING);
+
+static inline uint64_t
+pending_head(uint32_t class, uint8_t counter, uint16_t marked)
+{
+    return (uint64_t) marked << 40 | (uint64_t) counter << 32 | class;
+}
+
+static inline uint32_t
+pending_class(uint64_t head)
+{
+    return head;
+}
+
+static inline uint8_t
+pending_counter(uint64_t head)
+{
+    return head >> 32;
+}
+
+static inline uint16_t
+pending_marked(uint64_t head)
+{
+    return head >> 40;
+}
 
 static void cost_account_unref(struct cost_account *);
 
@@ -131,13 +169,19 @@ cost_snapshot_init(struct cost_snapshot *snap, const struct cost_kind *kind,
 }
 
 static void
+cost_snapshot_remove_class(struct cost_snapshot *snap, size_t class)
+{
+    free(snap->classes[class]);
+    snap->classes[class] = NULL;
+    free(snap->counters[class]);
+    snap->counters[class] = NULL;
+}
+
+static void
 cost_snapshot_clear(struct cost_snapshot *snap)
 {
     for (size_t i = 0; i < snap->kind->n_classes; i++) {
-        free(snap->classes[i]);
-        snap->classes[i] = NULL;
-        free(snap->counters[i]);
-        snap->counters[i] = NULL;
+        cost_snapshot_remove_class(snap, i);
     }
     for (size_t i = 0; i < snap->n_slowest; i++) {
         free(snap->slowest[i].thread);
@@ -171,6 +215,21 @@ cost_snapshot_add_class(struct cost_snapshot *snap, size_t class)
         snap->counters[class] = xcalloc(kind->n_counters,
                                         sizeof *snap->counters[class]);
     }
+}
+
+/* Returns true if 'snap', which has 'class', has nothing in it. */
+static bool
+cost_snapshot_class_is_empty(const struct cost_snapshot *snap, size_t class)
+{
+    if (cost_snapshot_count(snap, class)) {
+        return false;
+    }
+    for (size_t i = 0; i < snap->kind->n_counters; i++) {
+        if (snap->counters[class][i]) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Slowest first; of equals, the one that ended first. */
@@ -277,39 +336,68 @@ cost_snapshot_count(const struct cost_snapshot *snap, size_t class)
     return n;
 }
 
-/* Reading sections. */
+/* Reading recorders. */
 
-/* Waits until 'section' is not being written and returns a value for
- * section_read_retry().  '*n_tries' counts the tries. */
+/* Waits until 'recorder' is not being written and returns a value for
+ * recorder_read_retry().  '*n_tries' counts the tries. */
 static uint32_t
-section_read_begin(struct cost_section *section, unsigned int *n_tries)
+recorder_read_begin(struct cost_recorder *recorder, unsigned int *n_tries)
 {
     for (;;) {
         uint32_t seq;
 
-        /* The writer is in the section for some 20 ns.  If it does not leave
-         * it soon, it is not running. */
+        /* The writer writes for less than a microsecond.  If it does not end
+         * soon, it is not running. */
         (*n_tries)++;
         if (*n_tries % 64 == 0) {
             xnanosleep_no_quiesce(10000);
         }
-        atomic_read_explicit(&section->seq, &seq, memory_order_acquire);
+        atomic_read_explicit(&recorder->seq, &seq, memory_order_acquire);
         if (!(seq & 1)) {
             return seq;
         }
     }
 }
 
-/* Returns true if 'section' was written since section_read_begin() returned
- * 'seq', so that what has been read from it must be read again. */
+/* Returns true if 'recorder' was written since recorder_read_begin() returned
+ * 'seq', so that what has been read from it must be read again.  Events that
+ * were appended to those that are pending don't matter. */
 static bool
-section_read_retry(struct cost_section *section, uint32_t seq)
+recorder_read_retry(struct cost_recorder *recorder, uint32_t seq)
 {
     uint32_t now;
 
     atomic_thread_fence(memory_order_acquire);
-    atomic_read_relaxed(&section->seq, &now);
+    atomic_read_relaxed(&recorder->seq, &now);
     return now != seq;
+}
+
+/* Adds those of the 'n' words of pending events that are of 'class' to
+ * 'snap'. */
+static void
+cost_snapshot_add_pending(struct cost_snapshot *snap, size_t class,
+                          const uint64_t *words, size_t n)
+{
+    struct cost_hist_snapshot *stages = snap->classes[class];
+    size_t total = snap->kind->n_stages - 1;
+
+    for (size_t i = 0; i < n;) {
+        uint64_t total_ns = words[i++];
+        uint64_t head = words[i++];
+        uint16_t marked = pending_marked(head);
+
+        if (pending_class(head) != class) {
+            i += count_1bits(marked);
+            continue;
+        }
+        cost_hist_snapshot_add(&stages[total], total_ns);
+        if (pending_counter(head) != COST_NO_COUNTER) {
+            snap->counters[class][pending_counter(head)]++;
+        }
+        for (; marked; marked = zero_rightmost_1bit(marked)) {
+            cost_hist_snapshot_add(&stages[raw_ctz(marked)], words[i++]);
+        }
+    }
 }
 
 /* Adds what 'recorder' has of 'class' to 'snap', if it is of 'generation'. */
@@ -318,7 +406,8 @@ cost_class_read(struct cost_recorder *recorder, size_t class_idx,
                 uint32_t generation, struct cost_snapshot *snap)
 {
     const struct cost_kind *kind = recorder->kind;
-    uint32_t class_generation, seq;
+    uint32_t recorder_generation, seq, n_pending;
+    uint64_t pending[COST_N_PENDING];
     struct cost_class *class;
     unsigned int n_tries = 0;
 
@@ -330,8 +419,8 @@ cost_class_read(struct cost_recorder *recorder, size_t class_idx,
 
     cost_snapshot_add_class(snap, class_idx);
     do {
-        seq = section_read_begin(&class->section, &n_tries);
-        atomic_read_relaxed(&class->section.generation, &class_generation);
+        seq = recorder_read_begin(recorder, &n_tries);
+        atomic_read_relaxed(&recorder->generation, &recorder_generation);
         for (size_t i = 0; i < kind->n_stages; i++) {
             cost_hist_read(&class->stages[i], &snap->classes[class_idx][i]);
         }
@@ -339,13 +428,19 @@ cost_class_read(struct cost_recorder *recorder, size_t class_idx,
             atomic_read_relaxed(&class->counters[i],
                                 &snap->counters[class_idx][i]);
         }
-    } while (section_read_retry(&class->section, seq));
+        atomic_read_explicit(&recorder->n_pending, &n_pending,
+                             memory_order_acquire);
+        for (size_t i = 0; i < n_pending; i++) {
+            atomic_read_relaxed(&recorder->pending[i], &pending[i]);
+        }
+    } while (recorder_read_retry(recorder, seq));
 
-    if (class_generation != generation) {
-        free(snap->classes[class_idx]);
-        snap->classes[class_idx] = NULL;
-        free(snap->counters[class_idx]);
-        snap->counters[class_idx] = NULL;
+    if (recorder_generation == generation) {
+        cost_snapshot_add_pending(snap, class_idx, pending, n_pending);
+    }
+    if (recorder_generation != generation
+        || cost_snapshot_class_is_empty(snap, class_idx)) {
+        cost_snapshot_remove_class(snap, class_idx);
     }
 }
 
@@ -358,19 +453,18 @@ cost_slowest_read(struct cost_recorder *recorder, uint32_t generation,
     const struct cost_kind *kind = recorder->kind;
     size_t n_words = COST_N_SLOWEST * slow_record_size(kind);
     uint64_t *words = xmalloc(n_words * sizeof *words);
-    uint32_t slow_generation, seq;
+    uint32_t recorder_generation, seq;
     unsigned int n_tries = 0;
 
     do {
-        seq = section_read_begin(&recorder->slow_section, &n_tries);
-        atomic_read_relaxed(&recorder->slow_section.generation,
-                            &slow_generation);
+        seq = recorder_read_begin(recorder, &n_tries);
+        atomic_read_relaxed(&recorder->generation, &recorder_generation);
         for (size_t i = 0; i < n_words; i++) {
             atomic_read_relaxed(&recorder->slowest[i], &words[i]);
         }
-    } while (section_read_retry(&recorder->slow_section, seq));
+    } while (recorder_read_retry(recorder, seq));
 
-    if (slow_generation == generation) {
+    if (recorder_generation == generation) {
         snap->slowest = xmalloc(COST_N_SLOWEST * sizeof *snap->slowest);
         for (size_t i = 0; i < COST_N_SLOWEST; i++) {
             const uint64_t *w = &words[i * slow_record_size(kind)];
@@ -479,21 +573,33 @@ thread_name(void)
     return name[0] ? xmemdup0(name, strcspn(name, "/")) : xstrdup("main");
 }
 
+/* Returns how many events to go until one is split, at random. */
+static uint32_t
+split_gap(uint32_t interval)
+{
+    return interval > 1 ? 1 + random_range(2 * interval - 1) : 1;
+}
+
 static struct cost_recorder *
 cost_recorder_create(struct cost_account *account)
 {
     struct cost_recorder *recorder = xzalloc_cacheline(sizeof *recorder);
     const struct cost_kind *kind = account->kind;
-    uint32_t interval;
 
     ovs_refcount_ref(&account->ref_cnt);
     recorder->account = account;
     recorder->kind = kind;
-    recorder->n_stages = kind->n_stages;
-    atomic_read_relaxed(&cost_config.split_interval, &interval);
-    recorder->split_gap = cost_split_gap(interval);
-    atomic_init(&recorder->slow_section.seq, 0);
-    atomic_init(&recorder->slow_section.generation, 0);
+    recorder->values = kind->values;
+    recorder->latest_class = UINT32_MAX;
+    atomic_read_relaxed(&cost_config.split_interval,
+                        &recorder->split_interval);
+    recorder->split_in = split_gap(recorder->split_interval);
+    atomic_init(&recorder->seq, 0);
+    atomic_init(&recorder->generation, 0);
+    atomic_init(&recorder->n_pending, 0);
+    for (size_t i = 0; i < COST_N_PENDING; i++) {
+        atomic_init(&recorder->pending[i], 0);
+    }
     recorder->slowest = xmalloc(COST_N_SLOWEST * slow_record_size(kind)
                                 * sizeof *recorder->slowest);
     recorder->classes = xmalloc(kind->n_classes * sizeof *recorder->classes);
@@ -543,14 +649,17 @@ cost_account_collect(struct cost_account *account, size_t max_exited)
     }
 }
 
-/* Returns the calling thread's recorder for 'account', which is not the one
- * that it used last.  Creates it and sets '*created' to true if necessary. */
+/* Returns the calling thread's recorder for 'account'.  Creates it if
+ * necessary. */
 struct cost_recorder *
-cost_recorder_get__(struct cost_account *account, bool *created)
+cost_recorder_get(struct cost_account *account)
 {
     struct cost_thread *thread = cost_thread_get();
     struct cost_recorder *recorder;
 
+    if (thread->latest && thread->latest->account == account) {
+        return thread->latest;
+    }
     for (recorder = thread->recorders; recorder; recorder = recorder->next) {
         if (recorder->account == account) {
             thread->latest = recorder;
@@ -572,7 +681,6 @@ cost_recorder_get__(struct cost_account *account, bool *created)
         cost_account_collect(account, 2);
         ovs_mutex_unlock(&accounts_mutex);
     }
-    *created = true;
     return recorder;
 }
 
@@ -759,34 +867,25 @@ cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
 
 /* Recording. */
 
-/* Starts writing 'section'.  Returns true if what it holds is of an earlier
- * generation of 'account', so that the caller must clear it first. */
-static bool
-section_write_begin(struct cost_section *section,
-                    struct cost_account *account)
-{
-    uint32_t seq, generation, section_generation;
-
-    atomic_read_relaxed(&section->seq, &seq);
-    atomic_store_relaxed(&section->seq, seq + 1);
-    atomic_thread_fence(memory_order_release);
-
-    atomic_read_relaxed(&account->generation, &generation);
-    atomic_read_relaxed(&section->generation, &section_generation);
-    if (OVS_UNLIKELY(generation != section_generation)) {
-        atomic_store_relaxed(&section->generation, generation);
-        return true;
-    }
-    return false;
-}
-
+/* Starts writing anything of 'recorder', which belongs to the calling thread,
+ * but more pending events. */
 static void
-section_write_end(struct cost_section *section)
+recorder_write_begin(struct cost_recorder *recorder)
 {
     uint32_t seq;
 
-    atomic_read_relaxed(&section->seq, &seq);
-    atomic_store_explicit(&section->seq, seq + 1, memory_order_release);
+    atomic_read_relaxed(&recorder->seq, &seq);
+    atomic_store_relaxed(&recorder->seq, seq + 1);
+    atomic_thread_fence(memory_order_release);
+}
+
+static void
+recorder_write_end(struct cost_recorder *recorder)
+{
+    uint32_t seq;
+
+    atomic_read_relaxed(&recorder->seq, &seq);
+    atomic_store_explicit(&recorder->seq, seq + 1, memory_order_release);
 }
 
 static void
@@ -800,80 +899,170 @@ cost_class_clear(struct cost_class *class, const struct cost_kind *kind)
     }
 }
 
+/* Forgets all that 'recorder' has, and starts with its account's present
+ * generation. */
+static void
+cost_recorder_clear(struct cost_recorder *recorder)
+{
+    const struct cost_kind *kind = recorder->kind;
+    uint32_t generation;
+
+    recorder_write_begin(recorder);
+    atomic_read_relaxed(&recorder->account->generation, &generation);
+    atomic_store_relaxed(&recorder->generation, generation);
+    atomic_store_relaxed(&recorder->n_pending, 0);
+    for (size_t i = 0; i < kind->n_classes; i++) {
+        struct cost_class *class;
+
+        atomic_read_relaxed(&recorder->classes[i], &class);
+        if (class) {
+            cost_class_clear(class, kind);
+        }
+    }
+    for (size_t i = 0; i < COST_N_SLOWEST; i++) {
+        atomic_store_relaxed(&recorder->slowest[i * slow_record_size(kind)
+                                                + SLOW_WHEN], 0);
+    }
+    recorder->slow_threshold = 0;
+    recorder->slow_next = 0;
+    recorder_write_end(recorder);
+}
+
+/* Returns what 'recorder' has of 'class_idx', which it creates if
+ * necessary. */
 static struct cost_class *
-cost_class_create(struct cost_recorder *recorder, size_t class_idx)
+cost_class_get(struct cost_recorder *recorder, size_t class_idx)
 {
     const struct cost_kind *kind = recorder->kind;
     struct cost_class *class;
 
-    class = xzalloc(sizeof *class + kind->n_stages * sizeof class->stages[0]);
-    cost_class_clear(class, kind);
-    atomic_store_explicit(&recorder->classes[class_idx], class,
-                          memory_order_release);
+    atomic_read_relaxed(&recorder->classes[class_idx], &class);
+    if (!class) {
+        class = xzalloc(sizeof *class
+                        + kind->n_stages * sizeof class->stages[0]);
+        cost_class_clear(class, kind);
+        atomic_store_explicit(&recorder->classes[class_idx], class,
+                              memory_order_release);
+    }
     return class;
 }
 
-/* Starts recording in 'recorder', which belongs to the calling thread, for
- * 'class_idx'.  The caller must call section_write_end() on the returned
- * class's section soon. */
-static struct cost_class *
-cost_class_write_begin(struct cost_recorder *recorder, size_t class_idx)
+/* Returns true if all that 'recorder' has is of its account's generation. */
+static inline bool
+cost_recorder_is_current(struct cost_recorder *recorder)
 {
-    struct cost_class *class = recorder->latest;
+    uint32_t generation, recorder_generation;
 
-    if (OVS_UNLIKELY(!class || recorder->latest_idx != class_idx)) {
-        atomic_read_relaxed(&recorder->classes[class_idx], &class);
-        if (!class) {
-            class = cost_class_create(recorder, class_idx);
-        }
-        recorder->latest = class;
-        recorder->latest_idx = class_idx;
-    }
-    if (OVS_UNLIKELY(section_write_begin(&class->section,
-                                         recorder->account))) {
-        cost_class_clear(class, recorder->kind);
-    }
-    return class;
+    atomic_read_relaxed(&recorder->account->generation, &generation);
+    atomic_read_relaxed(&recorder->generation, &recorder_generation);
+    return generation == recorder_generation;
 }
 
-/* Puts the event of 'timer', which took 'total_ns', among the slowest of
- * 'recorder', in place of the fastest of them. */
+/* Forgets all that 'recorder' has if it is of an earlier generation, and makes
+ * sure that it has 'class'.  Returns the class. */
+static struct cost_class * COST_COLD
+cost_recorder_prepare(struct cost_recorder *recorder, size_t class)
+{
+    if (!cost_recorder_is_current(recorder)) {
+        cost_recorder_clear(recorder);
+    }
+    recorder->latest_class = class;
+    return cost_class_get(recorder, class);
+}
+
+/* Adds the pending events of 'recorder' to its histograms and counters. */
+static void
+cost_recorder_flush(struct cost_recorder *recorder)
+{
+    size_t total = recorder->kind->n_stages - 1;
+    struct cost_hist_batch batch;
+    struct cost_class *class = NULL;
+    uint32_t class_idx = 0, n;
+
+    recorder_write_begin(recorder);
+    atomic_read_relaxed(&recorder->n_pending, &n);
+    for (size_t i = 0; i < n;) {
+        uint64_t total_ns, head;
+
+        atomic_read_relaxed(&recorder->pending[i++], &total_ns);
+        atomic_read_relaxed(&recorder->pending[i++], &head);
+
+        if (!class || pending_class(head) != class_idx) {
+            if (class) {
+                cost_hist_batch_end(&batch);
+            }
+            class_idx = pending_class(head);
+            atomic_read_relaxed(&recorder->classes[class_idx], &class);
+            cost_hist_batch_start(&batch, &class->stages[total]);
+        }
+
+        cost_hist_batch_add(&batch, total_ns);
+        if (pending_counter(head) != COST_NO_COUNTER) {
+            cost_counter_add(&class->counters[pending_counter(head)], 1);
+        }
+        for (uint16_t marked = pending_marked(head); OVS_UNLIKELY(marked);
+             marked = zero_rightmost_1bit(marked)) {
+            uint64_t stage;
+
+            atomic_read_relaxed(&recorder->pending[i++], &stage);
+            cost_hist_add(&class->stages[raw_ctz(marked)], stage);
+        }
+    }
+    if (class) {
+        cost_hist_batch_end(&batch);
+    }
+    atomic_store_relaxed(&recorder->n_pending, 0);
+    recorder_write_end(recorder);
+}
+
+/* Returns 'stage' of 'event' in ns, if it is a time, otherwise its value. */
+static inline uint64_t
+event_stage(const struct cost_event *event, size_t stage, uint16_t values)
+{
+    return (values & (1u << stage)
+            ? event->stages[stage] : cost_clock_ns(event->stages[stage]));
+}
+
+/* Has 'timer', which is just being started, split into stages. */
+void
+cost_timer_split__(struct cost_timer *timer, uint32_t interval)
+{
+    timer->recorder->split_interval = interval;
+    timer->recorder->split_in = split_gap(interval);
+    timer->split = true;
+    timer->last = timer->begin;
+}
+
+/* Puts 'event', which took 'total_ns', among the slowest of 'recorder', in
+ * place of the fastest of them. */
 static void
 cost_record_slow(struct cost_recorder *recorder,
-                 const struct cost_timer *timer, uint64_t total_ns,
-                 size_t class, cost_details_cb *get_details, const void *aux)
+                 const struct cost_event *event, uint64_t total_ns,
+                 size_t class, const struct cost_details *from)
 {
     const struct cost_kind *kind = recorder->kind;
-    uint16_t marked = timer->split ? timer->marked : 0;
     size_t record_size = slow_record_size(kind);
     uint64_t details[kind->n_details + 1];
     uint64_t when_us = time_wall_usec();
     atomic_uint64_t *w;
 
-    if (get_details) {
-        get_details(details, aux);
+    if (from->get) {
+        from->get(details, from->aux, from->n);
     } else {
         memset(details, 0, sizeof details);
     }
 
-    if (section_write_begin(&recorder->slow_section, recorder->account)) {
-        for (size_t i = 0; i < COST_N_SLOWEST; i++) {
-            atomic_store_relaxed(&recorder->slowest[i * record_size
-                                                    + SLOW_WHEN], 0);
-        }
-        recorder->slow_threshold = 0;
-        recorder->slow_next = 0;
-    }
-
+    recorder_write_begin(recorder);
     w = &recorder->slowest[recorder->slow_next * record_size];
     atomic_store_relaxed(&w[SLOW_TOTAL], total_ns);
     atomic_store_relaxed(&w[SLOW_WHEN], when_us);
     atomic_store_relaxed(&w[SLOW_CLASS], class);
-    atomic_store_relaxed(&w[SLOW_MARKED], marked);
+    atomic_store_relaxed(&w[SLOW_MARKED], event->marked);
     w += SLOW_N_FIXED;
     for (size_t i = 0; i < kind->n_stages; i++) {
-        atomic_store_relaxed(&w[i], (marked & (1u << i)
-                                     ? cost_clock_ns(timer->stages[i]) : 0));
+        atomic_store_relaxed(&w[i], (event->marked & (1u << i)
+                                     ? event_stage(event, i, kind->values)
+                                     : 0));
     }
     w += kind->n_stages;
     for (size_t i = 0; i < kind->n_details; i++) {
@@ -899,77 +1088,124 @@ cost_record_slow(struct cost_recorder *recorder,
         }
     }
     recorder->slow_threshold = min_ns;
-    section_write_end(&recorder->slow_section);
+    recorder_write_end(recorder);
 }
 
-/* Makes 'timer', the calling thread's innermost, stop being so.  'now' is the
- * time in ticks. */
-static void
-cost_timer_pop(struct cost_timer *timer, uint64_t now)
+static void cost_record__(struct cost_recorder *, size_t class,
+                          const struct cost_event *,
+                          const struct cost_details *);
+
+/* Does what cost_record__() does when 'recorder' is not ready for an event of
+ * 'class'. */
+static void COST_COLD
+cost_record_first(struct cost_recorder *recorder, size_t class,
+                  const struct cost_event *event,
+                  const struct cost_details *details)
 {
-    struct cost_thread *thread = cost_thread_get();
+    cost_recorder_prepare(recorder, class);
+    cost_record__(recorder, class, event, details);
+}
 
-    ovs_assert(thread->timer == timer);
-    thread->timer = timer->outer;
-    if (OVS_UNLIKELY(timer->outer && timer->outer->recorder)) {
-        uint64_t elapsed = now - timer->begin;
+/* Does what cost_record__() has to do now and then, after appending 'event' to
+ * those that are pending. */
+static void COST_COLD
+cost_record_rest(struct cost_recorder *recorder, size_t class,
+                 const struct cost_event *event,
+                 const struct cost_details *details)
+{
+    uint64_t total_ns = cost_clock_ns(event->total);
+    uint32_t n;
 
-        timer->outer->start += elapsed;
-        timer->outer->last += elapsed;
+    atomic_read_relaxed(&recorder->n_pending, &n);
+    if (n > COST_N_PENDING - PENDING_MAX) {
+        cost_recorder_flush(recorder);
+    }
+    if (total_ns > recorder->slow_threshold) {
+        cost_record_slow(recorder, event, total_ns, class, details);
     }
 }
 
-/* Ends 'timer''s event, whose last stage is 'stage', and records it for
- * 'class'.  Should the event be among the slowest, records the details that
- * 'get_details' gets from 'aux', too ('get_details' may be NULL).
- *
- * Apart from reading the clock once, this costs some 10 ns, or 25 ns for an
- * event that is split.  An event that is among the slowest so far, or the
- * first of its class in this thread, takes some 100 ns longer. */
-void
-cost_timer_stop(struct cost_timer *timer, size_t stage, size_t class_idx,
-                cost_details_cb *get_details, const void *aux)
+/* Records 'event' in 'recorder', which belongs to the calling thread. */
+static void
+cost_record__(struct cost_recorder *recorder, size_t class,
+              const struct cost_event *event,
+              const struct cost_details *details)
 {
-    struct cost_recorder *recorder = timer->recorder;
-    uint32_t slow_generation, generation;
-    struct cost_class *class;
-    uint64_t now, total_ns;
-    size_t total;
+    uint64_t total_ns = cost_clock_ns(event->total);
+    uint32_t n;
 
-    if (OVS_UNLIKELY(!recorder)) {
-        cost_timer_cancel(timer);
+    if (OVS_UNLIKELY(class != recorder->latest_class
+                     || !cost_recorder_is_current(recorder))) {
+        cost_record_first(recorder, class, event, details);
         return;
     }
 
-    now = cost_clock_now();
-    cost_timer_pop(timer, now);
+    atomic_read_relaxed(&recorder->n_pending, &n);
+    atomic_store_relaxed(&recorder->pending[n++], total_ns);
+    atomic_store_relaxed(&recorder->pending[n++],
+                         pending_head(class, event->counter, event->marked));
+    for (uint16_t marked = event->marked; OVS_UNLIKELY(marked);
+         marked = zero_rightmost_1bit(marked)) {
+        atomic_store_relaxed(&recorder->pending[n++],
+                             event_stage(event, raw_ctz(marked),
+                                         recorder->values));
+    }
+    atomic_store_explicit(&recorder->n_pending, n, memory_order_release);
 
-    total = recorder->n_stages - 1;
-    total_ns = (OVS_LIKELY(now > timer->start)
-                ? cost_clock_ns(now - timer->start) : 0);
+    if (OVS_UNLIKELY(n > COST_N_PENDING - PENDING_MAX
+                     || total_ns > recorder->slow_threshold)) {
+        cost_record_rest(recorder, class, event, details);
+    }
+}
 
-    class = cost_class_write_begin(recorder, class_idx);
-    if (OVS_UNLIKELY(timer->split)) {
-        cost_timer_mark__(timer, stage, now);
-        for (size_t i = 0; i < total; i++) {
-            if (timer->marked & (1u << i)) {
-                cost_hist_add(&class->stages[i],
-                              cost_clock_ns(timer->stages[i]));
-            }
+/* Takes the time of 'timer''s event, which ends 'now', off that of the
+ * enclosing one. */
+static inline void
+cost_timer_exclude(const struct cost_timer *timer, uint64_t now)
+{
+    struct cost_timer *outer = timer->outer;
+
+    if (OVS_UNLIKELY(outer && outer->recorder)) {
+        outer->start += now - timer->begin;
+        if (outer->split) {
+            outer->last += now - timer->begin;
         }
     }
-    cost_hist_add(&class->stages[total], total_ns);
-    if (timer->counter != COST_NO_COUNTER) {
-        cost_counter_add(&class->counters[timer->counter], 1);
-    }
-    section_write_end(&class->section);
+}
 
-    atomic_read_relaxed(&recorder->slow_section.generation, &slow_generation);
-    atomic_read_relaxed(&recorder->account->generation, &generation);
-    if (OVS_UNLIKELY(total_ns > recorder->slow_threshold
-                     || slow_generation != generation)) {
-        cost_record_slow(recorder, timer, total_ns, class_idx,
-                         get_details, aux);
+/* Ends 'timer''s event, which was left open, 'now'.
+ *
+ * This costs some 10 ns, or 25 ns for an event that is split.  An event that
+ * is among the slowest so far, or the first of its class in this thread, takes
+ * some 100 ns longer. */
+void
+cost_timer_end__(struct cost_timer *timer, uint64_t now)
+{
+    cost_timer_exclude(timer, now);
+    if (OVS_UNLIKELY(timer->split)) {
+        cost_timer_mark__(timer, timer->stage, now);
+    }
+    timer->open = false;
+    timer->event.total = OVS_LIKELY(now > timer->start) ? now - timer->start
+                                                        : 0;
+    cost_record__(timer->recorder, timer->class, &timer->event,
+                  &timer->details);
+}
+
+/* Records 'event', which the caller has measured, in 'account' for 'class'.
+ * Should it be among the slowest, records the details that 'get_details',
+ * which may be NULL, gets from 'aux' and 'n', too. */
+void
+cost_record(struct cost_account *account, size_t class,
+            const struct cost_event *event, cost_details_cb *get_details,
+            const void *aux, size_t n)
+{
+    const struct cost_details details = { get_details, aux, n };
+    bool enabled;
+
+    atomic_read_relaxed(&cost_config.enabled, &enabled);
+    if (enabled) {
+        cost_record__(cost_recorder_get(account), class, event, &details);
     }
 }
 
@@ -977,23 +1213,30 @@ cost_timer_stop(struct cost_timer *timer, size_t stage, size_t class_idx,
 void
 cost_timer_cancel__(struct cost_timer *timer)
 {
-    cost_timer_pop(timer, timer->outer ? cost_clock_now() : 0);
+    struct cost_thread *thread = cost_thread_get();
+
+    ovs_assert(thread->timer == timer);
+    thread->timer = timer->outer;
+    if (timer->outer) {
+        cost_timer_exclude(timer, cost_clock_now());
+    }
 }
 
 /* Adds 'n' to the account's 'counter' for 'class', for something that happened
  * outside of an event. */
 void
-cost_count(struct cost_account *account, size_t class_idx, size_t counter,
+cost_count(struct cost_account *account, size_t class, size_t counter,
            uint64_t n)
 {
-    struct cost_class *class;
-    bool enabled, created;
+    bool enabled;
 
     atomic_read_relaxed(&cost_config.enabled, &enabled);
     if (enabled) {
-        class = cost_class_write_begin(cost_recorder_get(account, &created),
-                                       class_idx);
-        cost_counter_add(&class->counters[counter], n);
-        section_write_end(&class->section);
+        struct cost_recorder *recorder = cost_recorder_get(account);
+        struct cost_class *c = cost_recorder_prepare(recorder, class);
+
+        recorder_write_begin(recorder);
+        cost_counter_add(&c->counters[counter], n);
+        recorder_write_end(recorder);
     }
 }

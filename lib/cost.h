@@ -49,12 +49,29 @@ struct smap;
  *     ...translate...
  *     cost_timer_mark(TRANSLATE);
  *     ...execute...
- *     cost_timer_stop(&timer, EXECUTE, class, NULL, NULL);
+ *     cost_timer_stop(&timer, EXECUTE, class, NULL, NULL, 0);
  *
  * cost_timer_mark() applies to the innermost timer of the calling thread, so
  * that the code that marks need not know the code that started.  Timers nest:
  * the time of an inner event is not part of the outer one, so that adding up
  * events never counts time twice.
+ *
+ * Of events that follow each other immediately, the end of one may be the
+ * start of the next, which saves reading the clock:
+ *
+ *     cost_timer_init(&timer);
+ *     for each event {
+ *         cost_timer_next(&timer, account, 0);
+ *         ...
+ *         cost_timer_leave(&timer, EXECUTE, class, NULL, NULL, 0);
+ *     }
+ *     cost_timer_end(&timer);
+ *
+ * A stage may also be a number, such as the packets in a burst, which
+ * cost_timer_value() sets.
+ *
+ * Events that overlap, such as those of a batch, can't be bracketed.  The code
+ * that handles them reads the clock itself and calls cost_record().
  *
  * Every event is counted and its total time recorded.  Splitting an event into
  * stages takes one more clock reading per stage, so that only one in
@@ -71,17 +88,20 @@ struct smap;
  * =============
  *
  * Each thread writes only to recorders of its own, which it creates on its
- * first event, without waiting for any other thread.  Any thread may read an
- * account while others record into it; it gets every event either whole or not
- * at all.  A thread that exits leaves its numbers behind, in a pseudo-thread
+ * first event, without waiting for any other thread.  It first appends an event
+ * to an array of pending ones, which is short and thus stays in the cache, and
+ * adds them to the histograms, which do not, some fifty at a time.  Any thread
+ * may read an account while others record into it; it gets every event,
+ * pending or not, either whole or not at all.  A thread that exits leaves its numbers behind, in a pseudo-thread
  * named "exited".  Clearing an account bumps its generation: each thread
- * clears its own data on its next event, readers ignore data of an earlier
+ * clears its own data with its next event, readers ignore data of an earlier
  * generation.
  */
 
-#define COST_MAX_STAGES 10              /* Fits in cost_timer's 'marked'. */
+#define COST_MAX_STAGES 16              /* Fits in cost_event's 'marked'. */
 #define COST_MAX_COUNTERS 16
 #define COST_N_SLOWEST 16               /* Slowest events kept per thread. */
+#define COST_N_PENDING 128              /* Words of pending events. */
 #define COST_NO_COUNTER UINT8_MAX
 
 /* What is measured.  Static. */
@@ -91,6 +111,8 @@ struct cost_kind {
     /* Stages of an event, in order.  The last one is the whole event. */
     const char *const *stages;
     size_t n_stages;
+    uint16_t values;                    /* A bit for each stage that is not a
+                                         * time but a number. */
 
     /* Counters, at most one of which each event increments. */
     const char *const *counters;
@@ -122,37 +144,36 @@ struct cost_account *cost_account_create(const struct cost_kind *,
                                          const char *name);
 void cost_account_destroy(struct cost_account *);
 
-/* A part of a recorder that is read and cleared as a whole: a sequence lock
- * whose only writer is the recorder's thread. */
-struct cost_section {
-    atomic_uint32_t seq;                /* Odd while being written. */
-    atomic_uint32_t generation;         /* Of the account, when last written,
-                                         * 0 if never. */
-};
-
 /* What one thread recorded of one class of events. */
 struct cost_class {
-    struct cost_section section;
     atomic_uint64_t counters[COST_MAX_COUNTERS];  /* kind->n_counters used. */
     struct cost_hist stages[];          /* kind->n_stages. */
 };
 
 /* What one thread recorded in one account.  What every event needs comes
- * first, in one cache line: an upcall leaves little else in the cache. */
+ * first, in one cache line, followed by the events that are pending: an upcall
+ * leaves little else in the cache. */
 struct cost_recorder {
     struct cost_account *account;
 
+    /* Written by the recording thread only.  'seq' is the sequence lock of all
+     * that is recorded: odd while anything but appending to 'pending' is going
+     * on. */
+    atomic_uint32_t seq;
+    atomic_uint32_t generation;         /* Of the account, of what is
+                                         * recorded. */
+    atomic_uint32_t n_pending;          /* Words used in 'pending'. */
+
     /* Used by the recording thread only. */
-    struct cost_class *latest;          /* Class recorded last, if any. */
-    size_t latest_idx;                  /* Its index. */
-    size_t n_stages;                    /* kind->n_stages. */
-    uint32_t since_split;               /* Events since the last split. */
-    uint32_t split_gap;                 /* Split when 'since_split' is this. */
+    uint32_t latest_class;              /* Recorded last, known to exist. */
     uint64_t slow_threshold;            /* An event that takes longer, in ns,
                                          * belongs in 'slowest'. */
+    uint32_t split_in;                  /* Events until the next split. */
+    uint32_t split_interval;            /* When 'split_in' was chosen. */
+    uint16_t values;                    /* kind->values. */
 
     /* Written by the recording thread only. */
-    struct cost_section slow_section;
+    OVS_ALIGNED_VAR(CACHE_LINE_SIZE) atomic_uint64_t pending[COST_N_PENDING];
 
     const struct cost_kind *kind;
     size_t slow_next;                   /* Next of the slowest to replace. */
@@ -167,6 +188,27 @@ struct cost_recorder {
     struct ovs_list list_node;          /* In account's 'recorders'. */
 };
 
+/* An event that has been measured. */
+struct cost_event {
+    uint64_t total;                     /* Ticks. */
+    uint16_t marked;                    /* A bit for each stage that is known,
+                                         * except the last one. */
+    uint8_t counter;                    /* To increment or COST_NO_COUNTER. */
+    uint64_t stages[COST_MAX_STAGES];   /* Ticks or value, of those in
+                                         * 'marked'. */
+};
+
+/* Fills in the details of a slow event, kind->n_details words.  'aux' and 'n'
+ * are what was given when the event stopped. */
+typedef void cost_details_cb(uint64_t *details, const void *aux, size_t n);
+
+/* Where the details of an event come from. */
+struct cost_details {
+    cost_details_cb *get;               /* Or NULL. */
+    const void *aux;
+    size_t n;
+};
+
 /* One event that is being measured.  On the stack of the code that starts and
  * stops it. */
 struct cost_timer {
@@ -176,17 +218,16 @@ struct cost_timer {
     uint64_t start;                     /* Same, plus time of inner events. */
     uint64_t last;                      /* Latest mark, plus the same. */
     bool split;                         /* Record the stages? */
-    uint8_t counter;                    /* To increment or COST_NO_COUNTER. */
-    uint16_t marked;                    /* A bit for each stage that ended. */
-    uint64_t stages[COST_MAX_STAGES];   /* Ticks, of those in 'marked'. */
-};
+    bool open;                          /* Between cost_timer_leave() and
+                                         * cost_timer_end()? */
 
-/* Returns how many events to go until one is split, at random. */
-static inline uint32_t
-cost_split_gap(uint32_t interval)
-{
-    return 1 + random_range(2 * interval - 1);
-}
+    /* Given to cost_timer_leave(). */
+    uint8_t stage;
+    uint32_t class;
+    struct cost_details details;
+
+    struct cost_event event;            /* So far. */
+};
 
 /* Recording state of a thread. */
 struct cost_thread {
@@ -196,34 +237,53 @@ struct cost_thread {
 };
 DECLARE_EXTERN_PER_THREAD_DATA(struct cost_thread, cost_thread);
 
-/* Fills in the details of a slow event, kind->n_details words. */
-typedef void cost_details_cb(uint64_t *details, const void *aux);
-
 static inline void cost_timer_start(struct cost_timer *,
                                     struct cost_account *, uint64_t tsc);
 static inline void cost_timer_mark(size_t stage);
+static inline void cost_timer_value(size_t stage, uint64_t value);
 static inline void cost_timer_count(size_t counter);
-void cost_timer_stop(struct cost_timer *, size_t stage, size_t class,
-                     cost_details_cb *, const void *aux);
+static inline void cost_timer_stop(struct cost_timer *, size_t stage,
+                                   size_t class, cost_details_cb *,
+                                   const void *aux, size_t n);
 static inline void cost_timer_cancel(struct cost_timer *);
 
+static inline void cost_timer_init(struct cost_timer *);
+static inline void cost_timer_next(struct cost_timer *, struct cost_account *,
+                                   uint64_t tsc);
+static inline void cost_timer_leave(struct cost_timer *, size_t stage,
+                                    size_t class, cost_details_cb *,
+                                    const void *aux, size_t n);
+static inline void cost_timer_end(struct cost_timer *);
+
+void cost_record(struct cost_account *, size_t class,
+                 const struct cost_event *, cost_details_cb *,
+                 const void *aux, size_t n);
 void cost_count(struct cost_account *, size_t class, size_t counter,
                 uint64_t n);
 
-struct cost_recorder *cost_recorder_get__(struct cost_account *,
-                                          bool *created);
+struct cost_recorder *cost_recorder_get(struct cost_account *);
+void cost_timer_split__(struct cost_timer *, uint32_t interval);
+void cost_timer_end__(struct cost_timer *, uint64_t now);
+void cost_timer_cancel__(struct cost_timer *);
 
-/* Returns the calling thread's recorder for 'account'.  Sets '*created' to
- * true if it had to be created, which takes time, otherwise leaves it
- * alone. */
-static inline struct cost_recorder *
-cost_recorder_get(struct cost_account *account, bool *created)
+/* Does what cost_timer_start() does while accounting is on, for 'recorder' of
+ * the calling thread 'now'. */
+static inline void
+cost_timer_start__(struct cost_timer *timer, struct cost_recorder *recorder,
+                   uint64_t now)
 {
-    struct cost_recorder *latest = cost_thread_get()->latest;
+    uint32_t interval;
 
-    return (OVS_LIKELY(latest && latest->account == account)
-            ? latest
-            : cost_recorder_get__(account, created));
+    timer->recorder = recorder;
+    timer->begin = timer->start = now;
+    timer->event.marked = 0;
+    timer->event.counter = COST_NO_COUNTER;
+
+    atomic_read_relaxed(&cost_config.split_interval, &interval);
+    if (OVS_UNLIKELY(!--recorder->split_in
+                     || recorder->split_interval != interval)) {
+        cost_timer_split__(timer, interval);
+    }
 }
 
 /* Starts 'timer' for an event of 'account' that begins now.  'tsc' is 0, or
@@ -238,39 +298,26 @@ cost_timer_start(struct cost_timer *timer, struct cost_account *account,
                  uint64_t tsc)
 {
     struct cost_thread *thread = cost_thread_get();
-    bool enabled, created = false;
+    struct cost_recorder *recorder;
+    bool enabled;
 
     timer->outer = thread->timer;
     thread->timer = timer;
 
-    timer->split = false;
+    timer->split = timer->open = false;
     atomic_read_relaxed(&cost_config.enabled, &enabled);
     if (OVS_UNLIKELY(!enabled)) {
         timer->recorder = NULL;
         return;
     }
 
-    struct cost_recorder *recorder = cost_recorder_get(account, &created);
-
-    timer->recorder = recorder;
-    timer->begin = (OVS_LIKELY(tsc && !created)
-                    ? cost_clock_now_tsc(tsc) : cost_clock_now());
-    timer->start = timer->last = timer->begin;
-    timer->counter = COST_NO_COUNTER;
-
-    /* A gap chosen before the interval was made shorter does not last. */
-    uint32_t interval;
-
-    atomic_read_relaxed(&cost_config.split_interval, &interval);
-    if (OVS_UNLIKELY(interval == 1
-                     || ++recorder->since_split
-                        >= MIN(recorder->split_gap, 2 * interval - 1))) {
-        recorder->since_split = 0;
-        if (interval > 1) {
-            recorder->split_gap = cost_split_gap(interval);
-        }
-        timer->split = true;
-        timer->marked = 0;
+    recorder = thread->latest;
+    if (OVS_LIKELY(recorder && recorder->account == account && tsc)) {
+        cost_timer_start__(timer, recorder, cost_clock_now_tsc(tsc));
+    } else {
+        /* Creating a recorder takes time that is not the event's. */
+        recorder = cost_recorder_get(account);
+        cost_timer_start__(timer, recorder, cost_clock_now());
     }
 }
 
@@ -281,11 +328,11 @@ cost_timer_mark__(struct cost_timer *timer, size_t stage, uint64_t now)
     /* The time stamp counters of two CPUs may differ by a few ticks. */
     uint64_t ticks = OVS_LIKELY(now > timer->last) ? now - timer->last : 0;
 
-    if (timer->marked & (1u << stage)) {
-        timer->stages[stage] += ticks;
+    if (timer->event.marked & (1u << stage)) {
+        timer->event.stages[stage] += ticks;
     } else {
-        timer->stages[stage] = ticks;
-        timer->marked |= 1u << stage;
+        timer->event.stages[stage] = ticks;
+        timer->event.marked |= 1u << stage;
     }
     timer->last = now;
 }
@@ -303,6 +350,19 @@ cost_timer_mark(size_t stage)
     }
 }
 
+/* Sets 'stage', one of kind->values, of the calling thread's innermost event,
+ * if there is one, to 'value'. */
+static inline void
+cost_timer_value(size_t stage, uint64_t value)
+{
+    struct cost_timer *timer = cost_thread_get()->timer;
+
+    if (timer) {
+        timer->event.stages[stage] = value;
+        timer->event.marked |= 1u << stage;
+    }
+}
+
 /* Makes the calling thread's innermost event, if there is one, increment
  * 'counter' when it stops. */
 static inline void
@@ -311,11 +371,9 @@ cost_timer_count(size_t counter)
     struct cost_timer *timer = cost_thread_get()->timer;
 
     if (timer) {
-        timer->counter = counter;
+        timer->event.counter = counter;
     }
 }
-
-void cost_timer_cancel__(struct cost_timer *);
 
 /* Ends 'timer' without recording anything. */
 static inline void
@@ -328,6 +386,78 @@ cost_timer_cancel(struct cost_timer *timer)
     }
 }
 
+/* Makes 'timer' ready for cost_timer_next() and cost_timer_end(). */
+static inline void
+cost_timer_init(struct cost_timer *timer)
+{
+    timer->open = false;
+}
+
+/* Ends 'timer''s event, whose last stage is 'stage', and records it for
+ * 'class', as cost_timer_stop() does, but leaves open when it ends: that is
+ * when cost_timer_next() or cost_timer_end() are called, until which 'aux'
+ * must stay valid.  Marks no longer belong to the event. */
+static inline void
+cost_timer_leave(struct cost_timer *timer, size_t stage, size_t class,
+                 cost_details_cb *get_details, const void *aux, size_t n)
+{
+    struct cost_thread *thread = cost_thread_get();
+
+    ovs_assert(thread->timer == timer);
+    thread->timer = timer->outer;
+
+    timer->open = timer->recorder != NULL;
+    timer->stage = stage;
+    timer->class = class;
+    timer->details.get = get_details;
+    timer->details.aux = aux;
+    timer->details.n = n;
+}
+
+/* If 'timer''s event was left open, ends it now. */
+static inline void
+cost_timer_end(struct cost_timer *timer)
+{
+    if (timer->open) {
+        cost_timer_end__(timer, cost_clock_now());
+    }
+}
+
+/* If 'timer''s event was left open, ends it now.  Then starts the next, as
+ * cost_timer_start() does, of the same 'account'. */
+static inline void
+cost_timer_next(struct cost_timer *timer, struct cost_account *account,
+                uint64_t tsc)
+{
+    if (timer->open) {
+        struct cost_thread *thread = cost_thread_get();
+        uint64_t now = tsc ? cost_clock_now_tsc(tsc) : cost_clock_now();
+        bool enabled;
+
+        cost_timer_end__(timer, now);
+        atomic_read_relaxed(&cost_config.enabled, &enabled);
+        if (OVS_LIKELY(enabled)) {
+            timer->outer = thread->timer;
+            thread->timer = timer;
+            timer->split = timer->open = false;
+            cost_timer_start__(timer, timer->recorder, now);
+            return;
+        }
+    }
+    cost_timer_start(timer, account, tsc);
+}
+
+/* Ends 'timer''s event, whose last stage is 'stage', and records it for
+ * 'class'.  Should the event be among the slowest, records the details that
+ * 'get_details', which may be NULL, gets from 'aux' and 'n', too. */
+static inline void
+cost_timer_stop(struct cost_timer *timer, size_t stage, size_t class,
+                cost_details_cb *get_details, const void *aux, size_t n)
+{
+    cost_timer_leave(timer, stage, class, get_details, aux, n);
+    cost_timer_end(timer);
+}
+
 /* Reading. */
 
 /* One of the slowest events. */
@@ -338,7 +468,7 @@ struct cost_slow_event {
     size_t class;
     uint16_t marked;                    /* A bit for each of the 'stages'
                                          * that is known. */
-    uint64_t stages[COST_MAX_STAGES];   /* ns. */
+    uint64_t stages[COST_MAX_STAGES];   /* ns or value. */
     char *thread;
     uint64_t *details;                  /* kind->n_details. */
 };

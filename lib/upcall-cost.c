@@ -190,11 +190,6 @@ upcall_cost_class(enum upcall_cost_type type, const struct flow *flow,
     const struct nlattr *a = actions->data;
     unsigned int features = 0;
 
-    /* Most upcalls lead to a single output, which has no feature. */
-    if (actions->size != NL_A_U32_SIZE
-        || nl_attr_type(a) != OVS_ACTION_ATTR_OUTPUT) {
-        features = actions_features(a, actions->size);
-    }
     if (flow->ct_state) {
         features |= UPCALL_COST_CT;
         if (flow->ct_state & (CS_SRC_NAT | CS_DST_NAT)) {
@@ -206,6 +201,11 @@ upcall_cost_class(enum upcall_cost_type type, const struct flow *flow,
     }
     if (tunnel_is_set(&flow->tunnel)) {
         features |= UPCALL_COST_TUNNEL;
+    }
+    /* Most upcalls lead to a single output, which has no feature. */
+    if (actions->size != NL_A_U32_SIZE
+        || a->nla_type != OVS_ACTION_ATTR_OUTPUT) {
+        features |= actions_features(a, actions->size);
     }
 
     return type << UPCALL_COST_N_FEATURES | features;
@@ -225,53 +225,72 @@ upcall_cost_format_class(size_t class, struct ds *s)
 
 /* Recording. */
 
-struct details_aux {
-    const struct flow *flow;
-    uint32_t packet_len;
-};
-
 static void
-upcall_cost_get_details(uint64_t *words, const void *aux_)
+get_details(uint64_t *words, const void *flow, size_t packet_len)
 {
     struct upcall_cost_details *details = (void *) words;
-    const struct details_aux *aux = aux_;
 
-    details->flow = *aux->flow;
+    details->flow = *(const struct flow *) flow;
     /* Options that are not in the datapath's format refer to the table of
      * their bridge, which might not outlive the upcall by long. */
     if (!(details->flow.tunnel.flags & FLOW_TNL_F_UDPIF)) {
         memset(&details->flow.tunnel.metadata, 0,
                sizeof details->flow.tunnel.metadata);
     }
-    details->packet_len = aux->packet_len;
+    details->packet_len = packet_len;
 }
 
-/* Does what upcall_cost_stop() does while accounting is on. */
+static void
+get_details_miniflow(uint64_t *words, const void *miniflow, size_t packet_len)
+{
+    struct flow flow;
+
+    miniflow_expand(miniflow, &flow);
+    get_details(words, &flow, packet_len);
+}
+
+/* Does what upcall_cost_miss_stop() does if accounting is on, for an upcall
+ * that did not fail. */
 void
-upcall_cost_stop__(struct cost_timer *timer, enum dpif_upcall_type dp_type,
-                   const struct nlattr *userdata, const struct flow *flow,
-                   uint32_t packet_len, const struct ofpbuf *actions,
+upcall_cost_miss_stop__(struct cost_timer *timer, const struct flow *flow,
+                        const struct miniflow *miniflow, uint32_t packet_len,
+                        const struct ofpbuf *actions)
+{
+    cost_timer_leave(timer, UPCALL_COST_INSTALL,
+                     upcall_cost_class(UPCALL_COST_MISS, flow, actions),
+                     get_details_miniflow, miniflow, packet_len);
+}
+
+/* Does what upcall_cost_action_stop() does if accounting is on. */
+void
+upcall_cost_action_stop__(struct cost_timer *timer,
+                          const struct nlattr *userdata,
+                          const struct flow *flow, uint32_t packet_len,
+                          const struct ofpbuf *actions, int error)
+{
+    enum upcall_cost_type type = upcall_cost_type(DPIF_UC_ACTION, userdata);
+
+    if (!error || error == ENOSPC
+        || (error == EAGAIN && type != UPCALL_COST_BAD)) {
+        cost_timer_stop(timer, UPCALL_COST_EXECUTE,
+                        upcall_cost_class(type, flow, actions),
+                        get_details, flow, packet_len);
+    } else {
+        upcall_cost_fail__(timer, type, error);
+    }
+}
+
+/* Ends the upcall of 'timer' and 'type', which failed with 'error'. */
+void
+upcall_cost_fail__(struct cost_timer *timer, enum upcall_cost_type type,
                    int error)
 {
-    struct details_aux aux = { flow, packet_len };
-    enum upcall_cost_type type = upcall_cost_type(dp_type, userdata);
+    struct cost_account *account = timer->recorder->account;
 
-    if (OVS_UNLIKELY(error && error != ENOSPC)
-        && (error != EAGAIN
-            || type == UPCALL_COST_MISS || type == UPCALL_COST_BAD)) {
-        struct cost_account *account = timer->recorder->account;
-
-        cost_timer_cancel(timer);
-        cost_count(account, type << UPCALL_COST_N_FEATURES,
-                   (error == ENODEV ? UPCALL_COST_LOST_BRIDGE
-                    : UPCALL_COST_LOST_ERROR), 1);
-        return;
-    }
-
-    cost_timer_stop(timer, (type == UPCALL_COST_MISS ? UPCALL_COST_INSTALL
-                            : UPCALL_COST_EXECUTE),
-                    upcall_cost_class(type, flow, actions),
-                    upcall_cost_get_details, &aux);
+    cost_timer_cancel(timer);
+    cost_count(account, type << UPCALL_COST_N_FEATURES,
+               (error == ENODEV ? UPCALL_COST_LOST_BRIDGE
+                : UPCALL_COST_LOST_ERROR), 1);
 }
 
 /* Counts 'n' upcalls of 'type' that were lost because the datapath's upcalls

@@ -17,10 +17,13 @@
 #ifndef UPCALL_COST_H
 #define UPCALL_COST_H 1
 
+#include <errno.h>
+
 #include "cost.h"
 #include "dpif.h"
 #include "flow.h"
 
+struct miniflow;
 struct nlattr;
 struct ofpbuf;
 
@@ -84,40 +87,73 @@ enum upcall_cost_feature {
 extern const struct cost_kind upcall_cost_netdev_kind;
 
 /* Hooks for the datapaths. */
-static inline void upcall_cost_stop(struct cost_timer *, enum dpif_upcall_type,
-                                    const struct nlattr *userdata,
-                                    const struct flow *, uint32_t packet_len,
-                                    const struct ofpbuf *actions, int error);
+static inline void upcall_cost_miss_stop(struct cost_timer *,
+                                         const struct flow *,
+                                         const struct miniflow *,
+                                         uint32_t packet_len,
+                                         const struct ofpbuf *actions,
+                                         int error);
+static inline void upcall_cost_action_stop(struct cost_timer *,
+                                           const struct nlattr *userdata,
+                                           const struct flow *,
+                                           uint32_t packet_len,
+                                           const struct ofpbuf *actions,
+                                           int error);
 void upcall_cost_lost_lock(struct cost_account *, enum dpif_upcall_type,
                            const struct nlattr *userdata, size_t n);
 
 /* Commands. */
 void upcall_cost_init(void);
 
-void upcall_cost_stop__(struct cost_timer *, enum dpif_upcall_type,
-                        const struct nlattr *userdata, const struct flow *,
-                        uint32_t packet_len, const struct ofpbuf *actions,
-                        int error);
+void upcall_cost_miss_stop__(struct cost_timer *, const struct flow *,
+                             const struct miniflow *, uint32_t packet_len,
+                             const struct ofpbuf *actions);
+void upcall_cost_action_stop__(struct cost_timer *,
+                               const struct nlattr *userdata,
+                               const struct flow *, uint32_t packet_len,
+                               const struct ofpbuf *actions, int error);
+void upcall_cost_fail__(struct cost_timer *, enum upcall_cost_type, int error);
 
-/* Ends the upcall that the userspace datapath started with cost_timer_start()
- * on 'timer'.  It was of type 'dp_type', with 'userdata' if that is
- * DPIF_UC_ACTION, for a packet of 'flow' that was 'packet_len' bytes long, and
- * led to 'actions'.  'error' is what the upcall callback returned: 0, ENOSPC
- * if no flow is to be installed, EAGAIN if moreover nothing is to be done with
- * the packet, or another value if the upcall failed.
+/* Stops the upcall for a flow miss that the userspace datapath started with
+ * cost_timer_next() on 'timer', and leaves it open when it ends.  It was for a
+ * packet of 'flow', of which 'miniflow' is a copy that stays valid until then,
+ * that was 'packet_len' bytes long, and led to 'actions'.  'error' is what the
+ * upcall callback returned: 0, ENOSPC if no flow is to be installed, or
+ * another value if the upcall failed.
  *
- * The time since the latest mark belongs to installing the flow, if the upcall
- * is a flow miss, otherwise to executing actions. */
+ * The time since the latest mark belongs to installing the flow. */
 static inline void
-upcall_cost_stop(struct cost_timer *timer, enum dpif_upcall_type dp_type,
-                 const struct nlattr *userdata, const struct flow *flow,
-                 uint32_t packet_len, const struct ofpbuf *actions, int error)
+upcall_cost_miss_stop(struct cost_timer *timer, const struct flow *flow,
+                      const struct miniflow *miniflow, uint32_t packet_len,
+                      const struct ofpbuf *actions, int error)
 {
-    if (timer->recorder) {
-        upcall_cost_stop__(timer, dp_type, userdata, flow, packet_len,
-                           actions, error);
-    } else {
+    if (!timer->recorder) {
         cost_timer_cancel(timer);
+    } else if (OVS_LIKELY(!error || error == ENOSPC)) {
+        upcall_cost_miss_stop__(timer, flow, miniflow, packet_len, actions);
+    } else {
+        upcall_cost_fail__(timer, UPCALL_COST_MISS, error);
+    }
+}
+
+/* Stops the upcall for an action with 'userdata' that the userspace datapath
+ * started with cost_timer_start() on 'timer'.  It was for a packet of 'flow'
+ * that was 'packet_len' bytes long, and led to 'actions'.  'error' is what the
+ * upcall callback returned: 0, ENOSPC or EAGAIN if there is nothing to be done
+ * with the packet, or another value if the upcall failed.
+ *
+ * The time since the latest mark belongs to executing actions. */
+static inline void
+upcall_cost_action_stop(struct cost_timer *timer,
+                        const struct nlattr *userdata, const struct flow *flow,
+                        uint32_t packet_len, const struct ofpbuf *actions,
+                        int error)
+{
+    if (!timer->recorder) {
+        cost_timer_cancel(timer);
+    } else {
+        upcall_cost_action_stop__(timer, userdata, flow, packet_len, actions,
+                                  error);
     }
 }
 

@@ -32,11 +32,12 @@
 #include "timeval.h"
 #include "util.h"
 
-enum { FIRST, SECOND, TOTAL, N_STAGES };
+enum { FIRST, SECOND, NUMBER, TOTAL, N_STAGES };
 enum { GOOD, BAD, N_COUNTERS };
 enum { N_CLASSES = 3 };
+#define DETAILS_SUM 1000000000          /* Of the details of any event. */
 
-static const char *const stages[] = { "first", "second", "total" };
+static const char *const stages[] = { "first", "second", "number", "total" };
 static const char *const counters[] = { "good", "bad" };
 
 static void
@@ -49,6 +50,7 @@ static const struct cost_kind kind = {
     .name = "event",
     .stages = stages,
     .n_stages = N_STAGES,
+    .values = 1 << NUMBER,
     .counters = counters,
     .n_counters = N_COUNTERS,
     .n_classes = N_CLASSES,
@@ -69,12 +71,12 @@ configure(bool enabled, int split_interval)
 }
 
 static void
-get_details(uint64_t *details, const void *aux)
+get_details(uint64_t *details, const void *aux, size_t n)
 {
     const uint64_t *number = aux;
 
     details[0] = *number;
-    details[1] = ~*number;
+    details[1] = n - *number;
 }
 
 /* Records one event of 'class', the 'number'th. */
@@ -86,7 +88,8 @@ record(struct cost_account *account, size_t class, uint64_t number)
     cost_timer_start(&timer, account, 0);
     cost_timer_mark(FIRST);
     cost_timer_count(number % 2 ? BAD : GOOD);
-    cost_timer_stop(&timer, SECOND, class, get_details, &number);
+    cost_timer_value(NUMBER, number);
+    cost_timer_stop(&timer, SECOND, class, get_details, &number, DETAILS_SUM);
 }
 
 /* Reads the only account. */
@@ -124,13 +127,15 @@ static void
 check_snapshot(const struct cost_snapshot *snap)
 {
     for (size_t class = 0; class < N_CLASSES; class++) {
-        struct cost_hist_snapshot first, second, total;
+        struct cost_hist_snapshot first, second, number, total;
         uint64_t n = cost_snapshot_count(snap, class);
 
         cost_snapshot_stage(snap, class, FIRST, &first);
         cost_snapshot_stage(snap, class, SECOND, &second);
+        cost_snapshot_stage(snap, class, NUMBER, &number);
         cost_snapshot_stage(snap, class, TOTAL, &total);
-        ovs_assert(first.count == n && second.count == n && total.count == n);
+        ovs_assert(first.count == n && second.count == n && number.count == n
+                   && total.count == n);
         ovs_assert(cost_snapshot_counter(snap, class, GOOD)
                    + cost_snapshot_counter(snap, class, BAD) == n);
 
@@ -141,8 +146,9 @@ check_snapshot(const struct cost_snapshot *snap)
     for (size_t i = 0; i < snap->n_slowest; i++) {
         const struct cost_slow_event *event = &snap->slowest[i];
 
-        ovs_assert(event->details[1] == ~event->details[0]);
-        ovs_assert(event->marked == (1 << FIRST | 1 << SECOND));
+        ovs_assert(event->details[0] + event->details[1] == DETAILS_SUM);
+        ovs_assert(event->marked == (1 << FIRST | 1 << SECOND | 1 << NUMBER));
+        ovs_assert(event->stages[NUMBER] == event->details[0]);
         ovs_assert(event->stages[FIRST] + event->stages[SECOND]
                    <= event->total_ns);
         ovs_assert(!i || snap->slowest[i - 1].total_ns >= event->total_ns);
@@ -289,14 +295,14 @@ check_nesting(struct cost_account *account)
     cost_timer_start(&inner, account, 0);
     xnanosleep(inner_ns);
     cost_timer_mark(FIRST);
-    cost_timer_stop(&inner, SECOND, 1, NULL, NULL);
+    cost_timer_stop(&inner, SECOND, 1, NULL, NULL, 0);
     cost_timer_mark(FIRST);
 
     /* Cancelled ones do not count at all. */
     cost_timer_start(&inner, account, 0);
     xnanosleep(inner_ns);
     cost_timer_cancel(&inner);
-    cost_timer_stop(&outer, SECOND, 0, NULL, NULL);
+    cost_timer_stop(&outer, SECOND, 0, NULL, NULL, 0);
     ovs_assert(!cost_thread_get()->timer);
 
     snap = read_account();
@@ -309,6 +315,106 @@ check_nesting(struct cost_account *account)
     cost_snapshot_stage(&snap->total, 0, FIRST, &hist);
     ovs_assert(hist.max < inner_ns);
     cost_accounts_free(snap, 1);
+}
+
+/* Events that were measured without a timer are recorded as they are. */
+static void
+check_record(struct cost_account *account)
+{
+    struct cost_event event = {
+        .total = 1000,
+        .marked = 1 << SECOND | 1 << NUMBER,
+        .counter = BAD,
+        .stages = { [SECOND] = 250, [NUMBER] = 250 },
+    };
+    struct cost_account_snapshot *snap;
+    struct cost_hist_snapshot hist;
+    uint64_t number = 250;
+
+    for (int i = 0; i < 1000; i++) {
+        cost_record(account, 2, &event, get_details, &number, DETAILS_SUM);
+    }
+    snap = read_account();
+    cost_snapshot_stage(&snap->total, 2, TOTAL, &hist);
+    ovs_assert(hist.count == 1000 && hist.min == cost_clock_ns(1000)
+               && hist.max == hist.min && hist.sum == 1000 * hist.min
+               && hist.sum_sq.u64.lo == hist.sum * hist.min
+               && !hist.sum_sq.u64.hi);
+    cost_snapshot_stage(&snap->total, 2, FIRST, &hist);
+    ovs_assert(!hist.count);
+    cost_snapshot_stage(&snap->total, 2, SECOND, &hist);
+    ovs_assert(hist.count == 1000 && hist.min == cost_clock_ns(250)
+               && hist.max == hist.min && hist.sum == 1000 * hist.min);
+    cost_snapshot_stage(&snap->total, 2, NUMBER, &hist);
+    ovs_assert(hist.count == 1000 && hist.min == 250 && hist.max == 250
+               && hist.sum == 250000);
+    ovs_assert(cost_snapshot_counter(&snap->total, 2, BAD) == 1000);
+    ovs_assert(snap->total.n_slowest == COST_N_SLOWEST);
+    for (size_t i = 0; i < snap->total.n_slowest; i++) {
+        const struct cost_slow_event *slow = &snap->total.slowest[i];
+
+        ovs_assert(slow->marked == event.marked
+                   && slow->stages[SECOND] == cost_clock_ns(250)
+                   && slow->stages[NUMBER] == 250
+                   && slow->details[0] == 250);
+    }
+    cost_accounts_free(snap, 1);
+}
+
+/* Of events that follow each other, the end of one is the start of the
+ * next. */
+static void
+check_next(struct cost_account *account)
+{
+    enum { N_EVENTS = 1000, FACTOR = 7 };
+    struct cost_account_snapshot *snap;
+    struct cost_hist_snapshot hist;
+    struct cost_timer outer, timer;
+    uint64_t tsc = cost_clock_tsc();
+    uint64_t start;
+
+    cost_timer_start(&outer, account, 0);
+    cost_timer_init(&timer);
+    cost_timer_end(&timer);
+    start = outer.start;
+    for (int i = 0; i < N_EVENTS; i++) {
+        tsc += FACTOR;
+        cost_timer_next(&timer, account, tsc);
+        cost_timer_mark(FIRST);
+        if (i % 4 == 3) {
+            cost_timer_cancel(&timer);
+            cost_timer_end(&timer);
+        } else {
+            cost_timer_leave(&timer, SECOND, 1, NULL, NULL, 0);
+            ovs_assert(cost_thread_get()->timer == &outer);
+        }
+    }
+    cost_timer_end(&timer);
+    cost_timer_end(&timer);
+    ovs_assert(cost_thread_get()->timer == &outer);
+    ovs_assert(outer.start >= start + N_EVENTS * FACTOR * 3 / 4
+               || strcmp(cost_clock_name(), "tsc"));
+    cost_timer_stop(&outer, SECOND, 0, NULL, NULL, 0);
+
+    snap = read_account();
+    ovs_assert(cost_snapshot_count(&snap->total, 0) == 1);
+    cost_snapshot_stage(&snap->total, 1, TOTAL, &hist);
+    ovs_assert(hist.count == N_EVENTS * 3 / 4);
+    if (!strcmp(cost_clock_name(), "tsc")) {
+        ovs_assert(hist.max == cost_clock_ns(FACTOR));
+    }
+    cost_accounts_free(snap, 1);
+
+    /* An event that was left open ends even if accounting is turned off. */
+    cost_timer_next(&timer, account, 0);
+    cost_timer_leave(&timer, SECOND, 2, NULL, NULL, 0);
+    configure(false, 1);
+    cost_timer_next(&timer, account, 0);
+    cost_timer_leave(&timer, SECOND, 2, NULL, NULL, 0);
+    cost_timer_end(&timer);
+    configure(true, 1);
+    ovs_assert(!cost_thread_get()->timer);
+    ovs_assert(read_count() == N_EVENTS * 3 / 4 + 2);
 }
 
 /* Turning accounting off and on, also in the middle of an event. */
@@ -327,9 +433,9 @@ check_off(struct cost_account *account)
     cost_timer_start(&outer, account, 0);
     configure(true, 1);
     cost_timer_start(&inner, account, 0);
-    cost_timer_stop(&inner, SECOND, 0, NULL, NULL);
+    cost_timer_stop(&inner, SECOND, 0, NULL, NULL, 0);
     cost_timer_mark(FIRST);
-    cost_timer_stop(&outer, SECOND, 0, NULL, NULL);
+    cost_timer_stop(&outer, SECOND, 0, NULL, NULL, 0);
     ovs_assert(read_count() == 2);
 
     /* On, then off: the outer event is. */
@@ -338,8 +444,8 @@ check_off(struct cost_account *account)
     cost_timer_start(&inner, account, 0);
     cost_timer_mark(FIRST);
     cost_timer_count(BAD);
-    cost_timer_stop(&inner, SECOND, 0, NULL, NULL);
-    cost_timer_stop(&outer, SECOND, 0, NULL, NULL);
+    cost_timer_stop(&inner, SECOND, 0, NULL, NULL, 0);
+    cost_timer_stop(&outer, SECOND, 0, NULL, NULL, 0);
     ovs_assert(read_count() == 3);
     ovs_assert(!cost_thread_get()->timer);
 
@@ -415,7 +521,8 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
 {
     static void (*const checks[])(struct cost_account *) = {
         check_concurrent_read, check_thread_exit, check_concurrent_clear,
-        check_nesting, check_off, check_split, check_accounts,
+        check_nesting, check_record, check_next, check_off, check_split,
+        check_accounts,
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
