@@ -21,8 +21,14 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/cost-histogram.h \
 	lib/cost-report.c \
 	lib/cost-report.h \
+	lib/tx-cost.c \
+	lib/tx-cost.h \
 	lib/upcall-cost.c \
-	lib/upcall-cost.h
+	lib/upcall-cost.h \
+	lib/upcall-cost-kernel.c \
+	lib/upcall-cost-kernel.h \
+	lib/upcall-cost-queue.c \
+	lib/upcall-cost-queue.h
 
 # ofproto/: linked into ovs-vswitchd.
 #ofproto_libofproto_la_SOURCES += \
@@ -32,27 +38,51 @@ lib_libopenvswitch_la_SOURCES += \
 # Unit tests: subcommands of tests/ovstest.
 tests_ovstest_SOURCES += \
 	tests/test-cost.c \
-	tests/test-cost-histogram.c
+	tests/test-cost-histogram.c \
+	tests/test-upcall-cost-queue.c
 
 # Autotest files of tests/testsuite and of tests/system-userspace-testsuite.
 TESTSUITE_AT += \
 	tests/cost.at \
-	tests/upcall-cost.at
+	tests/tx-cost.at \
+	tests/tx-queue.at \
+	tests/upcall-cost.at \
+	tests/upcall-cost-queue.at \
+	tests/usdt-probes.at
+SYSTEM_KMOD_TESTSUITE_AT += \
+	tests/system-upcall-cost-kernel.at
 SYSTEM_USERSPACE_TESTSUITE_AT += \
-	tests/system-upcall-cost.at
+	tests/system-upcall-cost.at \
+	tests/system-usdt-probes.at
+SYSTEM_DPDK_TESTSUITE_AT += \
+	tests/system-tx-queue-dpdk.at
 
 # Documentation: topics and how-tos, and man page fragments.
 DOC_SOURCE += \
-	Documentation/topics/upcall-cost.rst
+	Documentation/topics/tx-cost.rst \
+	Documentation/topics/upcall-cost.rst \
+	Documentation/topics/upcall-cost-kernel.rst
 MAN_FRAGMENTS += \
 	lib/upcall-cost-unixctl.man
 
 # Scripts for USDT probes; Python that flake8 looks at.
-#usdt_SCRIPTS += \
-#    utilities/usdt-scripts/foo.bt
-#FLAKE8_PYFILES += \
-#    utilities/foo.py
+usdt_SCRIPTS += \
+	utilities/usdt-scripts/getifaddrs.bt \
+	utilities/usdt-scripts/reval_dump.bt \
+	utilities/usdt-scripts/stats_loop.bt \
+	utilities/usdt-scripts/tx_burst.bt \
+	utilities/usdt-scripts/upcall_stages.bt \
+	utilities/usdt-scripts/vhost_retry.bt
+FLAKE8_PYFILES += \
+	tests/usdt-probes.py
 
 # Anything else that a release has to carry.
-#EXTRA_DIST += \
-#    tests/foo.py
+EXTRA_DIST += \
+	tests/tx-queue-traffic.py \
+	tests/usdt-probes.py \
+	utilities/usdt-scripts/getifaddrs.bt \
+	utilities/usdt-scripts/reval_dump.bt \
+	utilities/usdt-scripts/stats_loop.bt \
+	utilities/usdt-scripts/tx_burst.bt \
+	utilities/usdt-scripts/upcall_stages.bt \
+	utilities/usdt-scripts/vhost_retry.bt

@@ -395,7 +395,7 @@ put_account(struct ds *s, const struct cost_report *report,
         ds_put_format(s, " (runs %.1f%% %s)", fabs(drift) / 1e4,
                       drift > 0 ? "fast" : "slow");
     }
-    if (interval > 1) {
+    if (interval > 1 && !account->kind->always_split) {
         ds_put_format(s, ", stages of 1 in %"PRIu32" %ss", interval,
                       account->kind->name);
     } else {

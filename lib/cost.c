@@ -87,25 +87,25 @@ static ovsthread_key_t exit_key;
 enum { PENDING_MAX = 2 + COST_MAX_STAGES };
 BUILD_ASSERT_DECL(PENDING_MAX <= COST_N_PENDING);
 
-static inline uint64_t
+static uint64_t
 pending_head(uint32_t class, uint8_t counter, uint16_t marked)
 {
     return (uint64_t) marked << 40 | (uint64_t) counter << 32 | class;
 }
 
-static inline uint32_t
+static uint32_t
 pending_class(uint64_t head)
 {
     return head;
 }
 
-static inline uint8_t
+static uint8_t
 pending_counter(uint64_t head)
 {
     return head >> 32;
 }
 
-static inline uint16_t
+static uint16_t
 pending_marked(uint64_t head)
 {
     return head >> 40;
@@ -772,10 +772,18 @@ cost_account_matches(const struct cost_account *account,
     return false;
 }
 
+static int
+compare_account_snapshots(const void *a_, const void *b_)
+{
+    const struct cost_account_snapshot *a = a_, *b = b_;
+
+    return strcmp(a->name, b->name);
+}
+
 /* Reads the accounts named 'name', or all accounts if 'name' is NULL, whose
  * kind is one of 'kinds'.  An account that is named "TYPE@NAME" goes by the
  * name of "NAME", too.  Returns their number and stores them in '*snaps',
- * which the caller must free with cost_accounts_free().
+ * sorted by name, which the caller must free with cost_accounts_free().
  *
  * Takes no lock that recording takes. */
 size_t
@@ -818,6 +826,9 @@ cost_accounts_read(const struct cost_kind *const kinds[], size_t n_kinds,
         }
     }
     ovs_mutex_unlock(&accounts_mutex);
+    if (n) {
+        qsort(*snaps, n, sizeof **snaps, compare_account_snapshots);
+    }
     return n;
 }
 
@@ -948,7 +959,7 @@ cost_class_get(struct cost_recorder *recorder, size_t class_idx)
 }
 
 /* Returns true if all that 'recorder' has is of its account's generation. */
-static inline bool
+static bool
 cost_recorder_is_current(struct cost_recorder *recorder)
 {
     uint32_t generation, recorder_generation;
@@ -1016,7 +1027,7 @@ cost_recorder_flush(struct cost_recorder *recorder)
 }
 
 /* Returns 'stage' of 'event' in ns, if it is a time, otherwise its value. */
-static inline uint64_t
+static uint64_t
 event_stage(const struct cost_event *event, size_t stage, uint16_t values)
 {
     return (values & (1u << stage)
@@ -1160,7 +1171,7 @@ cost_record__(struct cost_recorder *recorder, size_t class,
 
 /* Takes the time of 'timer''s event, which ends 'now', off that of the
  * enclosing one. */
-static inline void
+static void
 cost_timer_exclude(const struct cost_timer *timer, uint64_t now)
 {
     struct cost_timer *outer = timer->outer;

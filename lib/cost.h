@@ -88,14 +88,16 @@ struct smap;
  * =============
  *
  * Each thread writes only to recorders of its own, which it creates on its
- * first event, without waiting for any other thread.  It first appends an event
- * to an array of pending ones, which is short and thus stays in the cache, and
- * adds them to the histograms, which do not, some fifty at a time.  Any thread
- * may read an account while others record into it; it gets every event,
- * pending or not, either whole or not at all.  A thread that exits leaves its numbers behind, in a pseudo-thread
- * named "exited".  Clearing an account bumps its generation: each thread
- * clears its own data with its next event, readers ignore data of an earlier
- * generation.
+ * first event, without waiting for any other thread.  It first appends an
+ * event to an array of pending ones, which is short and thus stays in the
+ * cache, and adds them to the histograms, which do not, some fifty at a time.
+ *
+ * Any thread may read an account while others record into it; it gets every
+ * event, pending or not, either whole or not at all.  A thread that exits
+ * leaves its numbers behind, in a pseudo-thread named "exited".
+ *
+ * Clearing an account bumps its generation: each thread clears its own data
+ * with its next event, readers ignore data of an earlier generation.
  */
 
 #define COST_MAX_STAGES 16              /* Fits in cost_event's 'marked'. */
@@ -113,6 +115,9 @@ struct cost_kind {
     size_t n_stages;
     uint16_t values;                    /* A bit for each stage that is not a
                                          * time but a number. */
+    bool always_split;                  /* Do all events have their stages, as
+                                         * those given to cost_record() may
+                                         * have? */
 
     /* Counters, at most one of which each event increments. */
     const char *const *counters;

@@ -26,6 +26,7 @@
 #include "cost-report.h"
 #include "openvswitch/json.h"
 #include "packets.h"
+#include "upcall-cost-kernel.h"
 #include "util.h"
 
 static const char *const type_names[UPCALL_COST_N_TYPES] = {
@@ -36,6 +37,7 @@ static const char *const type_names[UPCALL_COST_N_TYPES] = {
     [UPCALL_COST_IPFIX] = "ipfix",
     [UPCALL_COST_SAMPLE] = "sample",
     [UPCALL_COST_BAD] = "bad",
+    [UPCALL_COST_UNKNOWN] = "unknown",
 };
 
 static const char *const feature_names[UPCALL_COST_N_FEATURES] = {
@@ -58,14 +60,30 @@ static const char *const netdev_stages[UPCALL_COST_N_STAGES] = {
     [UPCALL_COST_TOTAL] = "total",
 };
 
+static const char *const kernel_stages[UPCALL_COST_K_N_STAGES] = {
+    [UPCALL_COST_K_QUEUE] = "queue",
+    [UPCALL_COST_K_PARSE] = "parse",
+    [UPCALL_COST_K_TRANSLATE] = "translate",
+    [UPCALL_COST_K_WAIT] = "wait",
+    [UPCALL_COST_K_INSTALL] = "install",
+    [UPCALL_COST_K_OPERATE] = "operate",
+    [UPCALL_COST_K_OVERHEAD] = "overhead",
+    [UPCALL_COST_K_BATCH] = "batch",
+    [UPCALL_COST_K_TOTAL] = "total",
+};
+
 static const char *const counters[UPCALL_COST_N_COUNTERS] = {
     [UPCALL_COST_INSTALLED] = "installed",
     [UPCALL_COST_FLOW_LIMIT] = "flow-limit",
     [UPCALL_COST_NO_RECIRC] = "no-recirc-context",
     [UPCALL_COST_DUPLICATE] = "duplicate",
+    [UPCALL_COST_REFUSED] = "refused",
     [UPCALL_COST_LOST_LOCK] = "lock",
     [UPCALL_COST_LOST_BRIDGE] = "no-bridge",
     [UPCALL_COST_LOST_ERROR] = "error",
+    [UPCALL_COST_LOST_OVERRUN] = "overrun",
+    [UPCALL_COST_QUEUE_UNKNOWN] = "unknown",
+    [UPCALL_COST_QUEUE_ORPHAN] = "orphan",
 };
 
 /* Upcalls in the userspace datapath. */
@@ -81,9 +99,24 @@ const struct cost_kind upcall_cost_netdev_kind = {
                               sizeof(uint64_t)),
 };
 
+/* Upcalls from the kernel datapath. */
+const struct cost_kind upcall_cost_kernel_kind = {
+    .name = "upcall",
+    .stages = kernel_stages,
+    .n_stages = UPCALL_COST_K_N_STAGES,
+    .values = 1 << UPCALL_COST_K_BATCH,
+    .always_split = true,
+    .counters = counters,
+    .n_counters = UPCALL_COST_N_COUNTERS,
+    .n_classes = UPCALL_COST_N_CLASSES,
+    .format_class = upcall_cost_format_class,
+    .n_details = DIV_ROUND_UP(sizeof(struct upcall_cost_details),
+                              sizeof(uint64_t)),
+};
+
 /* Classes. */
 
-static enum upcall_cost_type
+enum upcall_cost_type
 upcall_cost_type(enum dpif_upcall_type type, const struct nlattr *userdata)
 {
     struct user_action_cookie cookie;
@@ -183,7 +216,7 @@ tunnel_is_set(const struct flow_tnl *tunnel)
 
 /* Returns the class of an upcall of 'type' for a packet of 'flow' that led to
  * 'actions'. */
-static size_t
+size_t
 upcall_cost_class(enum upcall_cost_type type, const struct flow *flow,
                   const struct ofpbuf *actions)
 {
@@ -302,6 +335,16 @@ upcall_cost_lost_lock(struct cost_account *account, enum dpif_upcall_type type,
     cost_count(account,
                upcall_cost_type(type, userdata) << UPCALL_COST_N_FEATURES,
                UPCALL_COST_LOST_LOCK, n);
+}
+
+/* Records 'event', an upcall of 'class' for a packet of 'flow' that was
+ * 'packet_len' bytes long. */
+void
+upcall_cost_record(struct cost_account *account, size_t class,
+                   const struct cost_event *event, const struct flow *flow,
+                   uint32_t packet_len)
+{
+    cost_record(account, class, event, get_details, flow, packet_len);
 }
 
 /* Reporting. */
@@ -451,10 +494,12 @@ upcall_cost_init(void)
 {
     static const struct cost_kind *const kinds[] = {
         &upcall_cost_netdev_kind,
+        &upcall_cost_kernel_kind,
     };
     static const struct cost_counter_group groups[] = {
         { "flows", UPCALL_COST_INSTALLED, UPCALL_COST_LOST_LOCK, false },
-        { "lost", UPCALL_COST_LOST_LOCK, UPCALL_COST_N_COUNTERS, true },
+        { "lost", UPCALL_COST_LOST_LOCK, UPCALL_COST_QUEUE_UNKNOWN, true },
+        { "queue", UPCALL_COST_QUEUE_UNKNOWN, UPCALL_COST_N_COUNTERS, false },
     };
     static const struct cost_report report = {
         .prefix = "upcall",
@@ -464,11 +509,13 @@ upcall_cost_init(void)
         .groups = groups,
         .n_groups = ARRAY_SIZE(groups),
         .class_from_string = upcall_cost_class_from_string,
-        .class_help = "miss, slow-path, controller, sflow, ipfix, sample or "
-                      "bad, followed by any of +ct, +nat, +recirc, +tunnel",
+        .class_help = "miss, slow-path, controller, sflow, ipfix, sample, bad "
+                      "or unknown, followed by any of +ct, +nat, "
+                      "+recirc, +tunnel",
         .format_details = upcall_cost_format_details,
         .details_to_json = upcall_cost_details_to_json,
     };
 
     cost_report_register(&report);
+    upcall_cost_kernel_init();
 }

@@ -45,6 +45,20 @@ enum upcall_cost_stage {
     UPCALL_COST_N_STAGES
 };
 
+/* Stages of an upcall from the kernel datapath. */
+enum upcall_cost_kernel_stage {
+    UPCALL_COST_K_QUEUE,        /* In the socket's queue. */
+    UPCALL_COST_K_PARSE,        /* Received, until ofproto knows what it is. */
+    UPCALL_COST_K_TRANSLATE,    /* OpenFlow lookup and translation. */
+    UPCALL_COST_K_WAIT,         /* For the rest of the batch. */
+    UPCALL_COST_K_INSTALL,      /* Ukeys, and preparing operations. */
+    UPCALL_COST_K_OPERATE,      /* Kernel installs flows, executes actions. */
+    UPCALL_COST_K_OVERHEAD,     /* 'queue' and 'operate'. */
+    UPCALL_COST_K_BATCH,        /* A number: upcalls in the batch. */
+    UPCALL_COST_K_TOTAL,
+    UPCALL_COST_K_N_STAGES
+};
+
 /* What became of the flow of an upcall, or why an upcall was lost. */
 enum upcall_cost_counter {
     /* Flow installed, or the reason why not. */
@@ -52,11 +66,17 @@ enum upcall_cost_counter {
     UPCALL_COST_FLOW_LIMIT,     /* Datapath flow limit reached. */
     UPCALL_COST_NO_RECIRC,      /* Recirculation context is being freed. */
     UPCALL_COST_DUPLICATE,      /* Flow exists or is just being changed. */
+    UPCALL_COST_REFUSED,        /* The kernel did not add it. */
 
     /* Upcall lost, with the reason. */
     UPCALL_COST_LOST_LOCK,      /* Upcalls disabled for reconfiguration. */
     UPCALL_COST_LOST_BRIDGE,    /* No bridge has the port, or it is gone. */
     UPCALL_COST_LOST_ERROR,     /* Anything else. */
+    UPCALL_COST_LOST_OVERRUN,   /* Socket's buffer was full. */
+
+    /* Of sockets whose queues are watched. */
+    UPCALL_COST_QUEUE_UNKNOWN,  /* Upcall whose time in it is not known. */
+    UPCALL_COST_QUEUE_ORPHAN,   /* Record of an upcall that was dropped. */
 
     UPCALL_COST_N_COUNTERS
 };
@@ -70,6 +90,7 @@ enum upcall_cost_type {
     UPCALL_COST_IPFIX,
     UPCALL_COST_SAMPLE,
     UPCALL_COST_BAD,            /* Datapath's request makes no sense. */
+    UPCALL_COST_UNKNOWN,        /* Lost before anybody looked at it. */
     UPCALL_COST_N_TYPES
 };
 
@@ -85,6 +106,7 @@ enum upcall_cost_feature {
 #define UPCALL_COST_N_CLASSES (UPCALL_COST_N_TYPES << UPCALL_COST_N_FEATURES)
 
 extern const struct cost_kind upcall_cost_netdev_kind;
+extern const struct cost_kind upcall_cost_kernel_kind;
 
 /* Hooks for the datapaths. */
 static inline void upcall_cost_miss_stop(struct cost_timer *,
@@ -101,6 +123,15 @@ static inline void upcall_cost_action_stop(struct cost_timer *,
                                            int error);
 void upcall_cost_lost_lock(struct cost_account *, enum dpif_upcall_type,
                            const struct nlattr *userdata, size_t n);
+
+/* For lib/upcall-cost-kernel.c. */
+enum upcall_cost_type upcall_cost_type(enum dpif_upcall_type,
+                                       const struct nlattr *userdata);
+size_t upcall_cost_class(enum upcall_cost_type, const struct flow *,
+                         const struct ofpbuf *actions);
+void upcall_cost_record(struct cost_account *, size_t class,
+                        const struct cost_event *, const struct flow *,
+                        uint32_t packet_len);
 
 /* Commands. */
 void upcall_cost_init(void);

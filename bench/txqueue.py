@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many packets leave a port at a time, and what that is worth.
+
+One PMD thread of ovs-vswitchd with DPDK forwards from devices that need no
+NIC to one output port:
+
+full     net_pcap plays a capture of 64 flows for ever, from memory, in bursts
+         of 32 packets; net_null swallows them.  With a tx-flush-interval of 0,
+         50 and 1,000 us.
+sparse   The same capture on each of 8 rx queues, of which 2 packets in 32 go
+         to a net_af_packet device on a veth device, and the others are
+         dropped.  There each burst is a system call: that is what a burst
+         costs for which a device has to be told.
+split    The same capture on one rx queue, its flows to 4 net_null ports.
+latency  A program sends single packets through a veth device, net_af_packet
+         devices and another veth device, and takes the time until each
+         arrives.  That includes its own system calls.
+
+A pair is a new process of stock and one of the patched Open vSwitch.  Only
+one of them runs at any time, the other is stopped.  In each pair they take
+turns, in an order that is the same backwards.  Rates, packets per burst and
+cycles per packet are those that pmd-perf-show has for the PMD thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Callable, Dict, List, NamedTuple, Sequence, TypeVar
+
+from daemon import BenchError, NotHere, Switch
+from machine import Cores, HugePages, Threads, choose_cores
+from report import Context, ratio_json, ratio_line, table
+from stats import ratio
+
+PAGES_PER_SWITCH = 192          # 2 MB each.
+INTERVALS = [0, 50, 1000]       # us.
+N_FLOWS = 64
+N_QUEUES = 8
+SPARSE_MATCH = "ip,nw_src=10.0.0.0/0.0.0.15"    # 2 packets in 32.
+N_SPLIT = 4                     # Ports.
+LATENCY_PACKETS = 4000          # In each round.
+LATENCY_GAP = 200e-6            # Seconds from one packet to the next.
+
+
+T = TypeVar("T")
+
+
+class Rate(NamedTuple):
+    """What pmd-perf-show tells of a while."""
+    mpps: float                 # Sent.
+    burst: float                # Packets sent at a time.
+    cycles: float               # Of the time stamp counter, per packet.
+
+
+def make_packet(flow: int, number: int = 0) -> bytes:
+    """Returns a UDP packet of 'flow' with 'number' as its payload."""
+    header = struct.pack(">BBHHHBBHII", 0x45, 0, 46, 0, 0, 64, 17, 0,
+                         0x0a000000 + flow, 0x0b000001)
+    checksum = sum(struct.unpack(">10H", header))
+    while checksum >> 16:
+        checksum = (checksum & 0xffff) + (checksum >> 16)
+    header = header[:10] + struct.pack(">H", ~checksum & 0xffff) + header[12:]
+    return (bytes.fromhex("505400000002" "505400000001" "0800") + header
+            + struct.pack(">HHHH", 1000 + flow, 2000, 26, 0)
+            + struct.pack(">Q", number) + bytes(10))
+
+
+def write_capture(path: Path) -> None:
+    with open(path, "wb") as stream:
+        stream.write(struct.pack("<IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 65535,
+                                 1))
+        for i in range(N_FLOWS * 4):
+            packet = make_packet(i % N_FLOWS)
+            stream.write(struct.pack("<IIII", 0, 0, len(packet),
+                                     len(packet)) + packet)
+
+
+class TxSwitch(Switch):
+    """A switch with one PMD thread and an output port."""
+
+    def __init__(self, tree: Path, directory: Path, cores: Cores) -> None:
+        super().__init__(tree, directory, nice=-20)
+        self.cores = cores
+
+    def set_up(self) -> None:
+        self.start_database()
+        self.vsctl(
+            "--no-wait", "set", "Open_vSwitch", ".",
+            "other_config:dpdk-init=true",
+            "other_config:dpdk-extra=--no-pci --in-memory --no-telemetry "
+            f"--socket-limit {PAGES_PER_SWITCH * 2}",
+            f"other_config:dpdk-lcore-mask={1 << self.cores.main:#x}",
+            f"other_config:pmd-cpu-mask={1 << self.cores.pmd:#x}")
+        self.start()
+        self.vsctl("add-br", "br0", "--", "set", "Bridge", "br0",
+                   "datapath_type=netdev", "fail-mode=secure")
+
+    def add_port(self, name: str, devargs: str, *options: str) -> None:
+        self.vsctl("add-port", "br0", name, "--", "set", "Interface", name,
+                   "type=dpdk", f"options:dpdk-devargs={devargs}", *options)
+        error = self.vsctl("get", "Interface", name, "error").strip()
+        if error != "[]":
+            raise BenchError(f"port {name}: {error}")
+
+    def forward(self, *flows: str) -> None:
+        for flow in flows:
+            self.ofctl("add-flow", f"{self.directory}/br0.mgmt", flow)
+        threads = Threads(self.vswitchd.pid).find("pmd")
+        if len(threads) != 1:
+            raise BenchError(f"{len(threads)} PMD threads instead of one")
+
+    def add_source(self, capture: Path, n_queues: int) -> None:
+        """Adds a receiving device that always has packets."""
+        self.add_port("source", "net_pcap_source,infinite_rx=1,"
+                      + f"rx_pcap={capture}," * n_queues
+                      + ",".join(["tx_pcap=/dev/null"] * n_queues),
+                      f"options:n_rxq={n_queues}")
+
+    def add_veth(self, ours: str, theirs: str) -> None:
+        """Adds a pair of veth devices that only our packets go through."""
+        self.in_namespace("ip", "link", "add", ours, "type", "veth",
+                          "peer", "name", theirs)
+        for device in (ours, theirs):
+            self.in_namespace("sysctl", "-q", "-w",
+                              f"net.ipv6.conf.{device}.disable_ipv6=1")
+            self.in_namespace("ip", "link", "set", device, "up", "arp", "off")
+
+    def set_up_full(self, capture: Path) -> None:
+        self.set_up()
+        self.add_port("sink", "net_null_sink,no-rx=1")
+        self.add_source(capture, 1)
+        self.forward("actions=output:sink")
+
+    def set_up_split(self, capture: Path) -> None:
+        self.set_up()
+        for i in range(N_SPLIT):
+            self.add_port(f"sink{i}", f"net_null_sink{i},no-rx=1")
+        self.add_source(capture, 1)
+        self.forward(*(f"ip,nw_src=10.0.0.{i}/0.0.0.{N_SPLIT - 1},"
+                       f"actions=output:sink{i}" for i in range(N_SPLIT)))
+
+    def set_up_sparse(self, capture: Path) -> None:
+        self.set_up()
+        self.add_veth("v-sink", "out")
+        self.add_port("sink", "net_af_packet_sink,iface=v-sink,qpairs=2")
+        self.add_source(capture, N_QUEUES)
+        self.forward("priority=1,actions=drop",
+                     f"priority=2,in_port=source,{SPARSE_MATCH},"
+                     "actions=output:sink")
+
+    def set_up_latency(self) -> None:
+        self.set_up()
+        self.add_veth("v-source", "in")
+        self.add_veth("v-sink", "out")
+        self.add_port("sink", "net_af_packet_sink,iface=v-sink,qpairs=2")
+        self.add_port("source", "net_af_packet_source,iface=v-source,"
+                      f"qpairs={N_QUEUES}", f"options:n_rxq={N_QUEUES}")
+        self.forward("in_port=source,actions=output:sink")
+
+    def in_namespace(self, *command: str) -> None:
+        result = subprocess.run(
+            ["nsenter", "-t", str(self.vswitchd.pid), "-n", *command],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True)
+        if result.returncode:
+            raise BenchError(f"{' '.join(command)}: {result.stdout.strip()}")
+
+    def set_interval(self, interval: int) -> None:
+        self.vsctl("set", "Open_vSwitch", ".",
+                   f"other_config:tx-flush-interval={interval}")
+
+    def rate(self) -> Rate:
+        """Returns what the PMD thread did since pmd-stats-clear."""
+        text = self.appctl("dpif-netdev/pmd-perf-show")
+        text = text.partition("main thread")[0]
+
+        def number(pattern: str) -> float:
+            match = re.search(pattern, text)
+            if not match:
+                raise BenchError(f"pmd-perf-show has no {pattern}:\n{text}")
+            return float(match.group(1))
+
+        return Rate(number(r"Tx packets: .*\((\d+) Kpps") / 1e3,
+                    number(r"Tx batches: .*\(([\d.]+) pkts/batch\)"),
+                    number(r"Used TSC cycles: +(\d+)")
+                    / number(r"Tx packets: +(\d+)"))
+
+    def measure(self, seconds: float) -> Rate:
+        time.sleep(0.2)
+        self.appctl("dpif-netdev/pmd-stats-clear")
+        time.sleep(seconds)
+        return self.rate()
+
+    def measure_latency(self) -> List[int]:
+        """Runs ping() in the switch's namespace."""
+        program = subprocess.Popen(
+            ["nsenter", "-t", str(self.vswitchd.pid), "-n", "taskset", "-c",
+             str(self.cores.main), sys.executable, __file__],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True)
+        try:
+            output, _ = program.communicate(timeout=120)
+        finally:
+            program.kill()
+            program.wait()
+        if program.returncode:
+            raise BenchError(output.strip())
+        self.check()
+        return [int(ns) for ns in output.split()]
+
+
+# What runs in the namespace of a switch.
+
+def packet_socket(device: str, protocol: int = 0) -> socket.socket:
+    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    sock.bind((device, protocol))
+    return sock
+
+
+def ping() -> List[int]:
+    """Returns how long single packets took from "in" to "out", in ns."""
+    times = []
+    with packet_socket("in") as source, packet_socket("out", 3) as sink:
+        sink.setblocking(False)
+        for i in range(LATENCY_PACKETS):
+            packet = make_packet(i % N_FLOWS, i)
+            start = now = time.perf_counter_ns()
+            source.send(packet)
+            while True:
+                now = time.perf_counter_ns()
+                try:
+                    if sink.recv(2048)[42:50] == packet[42:50]:
+                        times.append(time.perf_counter_ns() - start)
+                        break
+                except BlockingIOError:
+                    pass
+                if now - start > 1e9:
+                    raise OSError(f"packet {i} did not arrive")
+            while time.perf_counter_ns() - start < LATENCY_GAP * 1e9:
+                pass
+    return times
+
+
+# Comparing.
+
+def percentile(values: Sequence[int], share: float) -> float:
+    ordered = sorted(values)
+    return float(ordered[min(int(len(ordered) * share), len(ordered) - 1)])
+
+
+def turns(switches: Dict[str, TxSwitch], k: int) -> List[str]:
+    names = list(switches)
+    if k % 2:
+        names.reverse()
+    return names + names[::-1]
+
+
+def compare(title: str, above: List[float], below: List[float],
+            results: Dict[str, object]) -> None:
+    r = ratio(above, below)
+    print(ratio_line(title, r, None, note="patched/stock", judge=False))
+    results[title] = ratio_json(r, None, judge=False)
+
+
+def show(rates: Dict[str, Dict[str, List[Rate]]],
+         results: Dict[str, object]) -> None:
+    """Prints what was measured of each case, and compares."""
+    rows = []
+    for case, variants in rates.items():
+        for name, values in variants.items():
+            rows.append([f"{case}, {name}", f"{len(values)}"] + [
+                f"{median(getattr(value, field) for value in values):.{n}f}"
+                for field, n in (("mpps", 3), ("burst", 1), ("cycles", 0))])
+    print(table(["", "n", "Mpps", "packets/burst", "cycles/packet"], rows))
+    for case, variants in rates.items():
+        for field in ("mpps", "burst", "cycles"):
+            compare(f"{case}: {field}",
+                    [getattr(v, field) for v in variants["patched"]],
+                    [getattr(v, field) for v in variants["stock"]], results)
+    for case, variants in rates.items():
+        if case.startswith("full") and case != "full, 0 us":
+            compare(f"{case}: mpps, to stock at 0 us",
+                    [v.mpps for v in variants["patched"]],
+                    [v.mpps for v in rates["full, 0 us"]["stock"]], results)
+
+
+def run(context: Context) -> Dict[str, object]:
+    """Runs the benchmark; returns what it measured."""
+    args = context.args
+    if os.geteuid():
+        raise NotHere("it takes root")
+    cores = choose_cores()
+    capture = context.directory / "flows.pcap"
+    write_capture(capture)
+    seconds = 0.3 if args.quick else 0.5
+    rates: Dict[str, Dict[str, List[Rate]]] = {}
+    pings: Dict[str, List[List[int]]] = {"stock": [], "patched": []}
+    trees = {"stock": context.stock, "patched": context.ovs}
+    results: Dict[str, object] = {}
+
+    def add(case: str, name: str, values: List[Rate]) -> None:
+        mean = Rate(*(sum(v) / len(values) for v in zip(*values)))
+        rates.setdefault(case, {}).setdefault(name, []).append(mean)
+
+    def take_turns(switches: Dict[str, TxSwitch], k: int,
+                   measure: Callable[[TxSwitch], T]) -> Dict[str, List[T]]:
+        found: Dict[str, List[T]] = {name: [] for name in switches}
+        for name in turns(switches, k):
+            switches[name].vswitchd.resume()
+            found[name].append(measure(switches[name]))
+            switches[name].vswitchd.pause()
+        return found
+
+    kinds: Dict[str, Callable[[TxSwitch], None]] = {
+        "full": lambda switch: switch.set_up_full(capture),
+        "sparse": lambda switch: switch.set_up_sparse(capture),
+        "split": lambda switch: switch.set_up_split(capture),
+        "latency": lambda switch: switch.set_up_latency(),
+    }
+    for k in range(args.pairs):
+        for kind, set_up in kinds.items():
+            context.progress(f"{kind}: pair {k + 1} of {args.pairs}")
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(HugePages(2 * PAGES_PER_SWITCH))
+                switches = {}
+                for name, tree in trees.items():
+                    switches[name] = stack.enter_context(TxSwitch(
+                        tree, context.directory / f"{kind}-{k}-{name}",
+                        cores))
+                    set_up(switches[name])
+                    switches[name].vswitchd.pause()
+                if kind == "latency":
+                    for name, times in take_turns(
+                            switches, k,
+                            lambda switch: switch.measure_latency()).items():
+                        pings[name].append(sum(times, []))
+                    continue
+                for interval in INTERVALS if kind == "full" else [0]:
+                    for switch in switches.values():
+                        switch.vswitchd.resume()
+                        switch.set_interval(interval)
+                        switch.vswitchd.pause()
+                    for name, values in take_turns(
+                            switches, k,
+                            lambda switch: switch.measure(seconds)).items():
+                        add(f"full, {interval} us" if kind == "full" else kind,
+                            name, values)
+    show(rates, results)
+    rows = [[f"latency, {name}", str(len(values[0]))]
+            + [f"{median(percentile(v, p) for v in values) / 1e3:.1f}"
+               for p in (0.5, 0.9, 0.99)]
+            for name, values in pings.items()]
+    print(table(["", "packets", "p50 (us)", "p90 (us)", "p99 (us)"], rows))
+    for p in (0.5, 0.99):
+        compare(f"latency: p{p * 100:.0f}",
+                [percentile(v, p) for v in pings["patched"]],
+                [percentile(v, p) for v in pings["stock"]], results)
+    results["rates"] = {
+        case: {name: [v._asdict() for v in values]
+               for name, values in variants.items()}
+        for case, variants in rates.items()}
+    return results
+
+
+if __name__ == "__main__":
+    print(*ping(), sep="\n")

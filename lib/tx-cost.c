@@ -1,0 +1,245 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#include <config.h>
+
+#include "tx-cost.h"
+
+#include "cost-report.h"
+#include "openvswitch/dynamic-string.h"
+#include "openvswitch/json.h"
+#include "ovs-thread.h"
+#include "random.h"
+#include "util.h"
+
+/* State of a thread. */
+struct tx_cost_thread {
+    struct tx_cost_burst *burst;        /* That it is sending, if any. */
+    uint32_t split_in;                  /* Bursts until the next split. */
+    uint32_t split_interval;            /* When 'split_in' was chosen. */
+};
+DEFINE_STATIC_PER_THREAD_DATA(struct tx_cost_thread, tx_cost_thread,
+                              { NULL, 1, 1 });
+
+/* Details of one of the slowest bursts. */
+enum {
+    TX_COST_DETAIL_PACKETS,
+    TX_COST_DETAIL_DROPPED,
+    TX_COST_N_DETAILS
+};
+
+static const char *const stages[TX_COST_N_STAGES] = {
+    [TX_COST_WAIT] = "wait",
+    [TX_COST_SEND] = "send",
+    [TX_COST_PACKETS] = "packets",
+    [TX_COST_TOTAL] = "total",
+};
+
+static const char *const counters[TX_COST_N_COUNTERS] = {
+    [TX_COST_FULL] = "full",
+    [TX_COST_INTERVAL] = "interval",
+    [TX_COST_ITERATION] = "iteration",
+    [TX_COST_FORCED] = "forced",
+    [TX_COST_DROP_DOWN] = "down",
+    [TX_COST_DROP_MTU] = "mtu",
+    [TX_COST_DROP_QOS] = "qos",
+    [TX_COST_DROP_HWOL] = "offload",
+    [TX_COST_DROP_FULL] = "no-room",
+    [TX_COST_RETRIES] = "retries",
+    [TX_COST_ERRORS] = "errors",
+};
+
+/* Appends the name of 'class' to 's', such as "txq3". */
+static void
+tx_cost_format_class(size_t class, struct ds *s)
+{
+    ds_put_format(s, "txq%"PRIuSIZE"%s", class,
+                  class == TX_COST_N_QUEUES - 1 ? "+" : "");
+}
+
+const struct cost_kind tx_cost_kind = {
+    .name = "burst",
+    .stages = stages,
+    .n_stages = TX_COST_N_STAGES,
+    .values = 1u << TX_COST_PACKETS,
+    .counters = counters,
+    .n_counters = TX_COST_N_COUNTERS,
+    .n_classes = TX_COST_N_QUEUES,
+    .format_class = tx_cost_format_class,
+    .n_details = TX_COST_N_DETAILS,
+};
+
+/* Starts 'burst', which the calling thread is going to send on tx queue 'qid'
+ * of the port that 'account' is for.  'begin' is what the clock says.
+ *
+ * If 'recorder' is nonnull, '*recorder' is initially NULL, used by the calling
+ * thread only, and does not outlive 'account'.  It keeps what would otherwise
+ * have to be searched for among those of all ports that the thread sends
+ * to. */
+void
+tx_cost_begin(struct tx_cost_burst *burst, struct cost_account *account,
+              struct cost_recorder **recorder, int qid, uint64_t begin)
+{
+    burst->account = account;
+    burst->recorder = recorder;
+    burst->class = MIN(qid, TX_COST_N_QUEUES - 1);
+    burst->begin = begin;
+    burst->dropped = 0;
+    tx_cost_thread_get()->burst = burst;
+}
+
+/* Returns whether the next burst of 'thread' is to be split into stages.  The
+ * gaps are random, as those of cost_timer_start(). */
+static bool
+tx_cost_split(struct tx_cost_thread *thread)
+{
+    uint32_t interval;
+
+    atomic_read_relaxed(&cost_config.split_interval, &interval);
+    if (OVS_LIKELY(--thread->split_in
+                   && thread->split_interval == interval)) {
+        return false;
+    }
+    thread->split_interval = interval;
+    thread->split_in = 1 + random_range(2 * interval - 1);
+    return true;
+}
+
+static void
+tx_cost_get_details(uint64_t *details, const void *burst_, size_t n_packets)
+{
+    const struct tx_cost_burst *burst = burst_;
+
+    details[TX_COST_DETAIL_PACKETS] = n_packets;
+    details[TX_COST_DETAIL_DROPPED] = burst->dropped;
+}
+
+/* Records 'burst' of 'n_packets' packets, the oldest of which has been in the
+ * queue since 'queued', that was sent for 'reason' until 'end'.  'error' is
+ * what netdev_send() returned. */
+void
+tx_cost_end(struct tx_cost_burst *burst, enum tx_cost_counter reason,
+            size_t n_packets, uint64_t queued, uint64_t end, int error)
+{
+    struct tx_cost_thread *thread = tx_cost_thread_get();
+    struct cost_thread *cost_thread = cost_thread_get();
+    uint64_t wait = MAX(burst->begin, queued) - queued;
+    uint64_t send = MAX(end, burst->begin) - burst->begin;
+    struct cost_event event;
+
+    thread->burst = NULL;
+
+    event.total = wait + send;
+    event.counter = reason;
+    event.marked = 1u << TX_COST_PACKETS;
+    event.stages[TX_COST_PACKETS] = n_packets;
+    if (OVS_UNLIKELY(tx_cost_split(thread))) {
+        event.marked |= (1u << TX_COST_WAIT) | (1u << TX_COST_SEND);
+        event.stages[TX_COST_WAIT] = wait;
+        event.stages[TX_COST_SEND] = send;
+    }
+
+    if (burst->recorder && *burst->recorder) {
+        cost_thread->latest = *burst->recorder;
+    }
+    cost_record(burst->account, burst->class, &event,
+                tx_cost_get_details, burst, n_packets);
+    if (burst->recorder && cost_thread->latest
+        && cost_thread->latest->account == burst->account) {
+        *burst->recorder = cost_thread->latest;
+    }
+    if (OVS_UNLIKELY(error)) {
+        cost_count(burst->account, burst->class, TX_COST_ERRORS, 1);
+    }
+}
+
+/* Counts 'n' packets that the netdev drops from the burst that the calling
+ * thread is sending, or that many retries.  Does nothing if the thread is not
+ * sending one. */
+void
+tx_cost_count(enum tx_cost_counter counter, size_t n)
+{
+    struct tx_cost_burst *burst = tx_cost_thread_get()->burst;
+
+    if (burst && n) {
+        cost_count(burst->account, burst->class, counter, n);
+        if (counter < TX_COST_RETRIES) {
+            burst->dropped += n;
+        }
+    }
+}
+
+/* Sets '*class' to that named 's'.  Returns false if there is no such
+ * class. */
+static bool
+tx_cost_class_from_string(const char *s, size_t *class)
+{
+    unsigned int qid;
+
+    if (strncmp(s, "txq", 3) || !str_to_uint(s + 3, 10, &qid)
+        || qid >= TX_COST_N_QUEUES) {
+        return false;
+    }
+    *class = qid;
+    return true;
+}
+
+static void
+tx_cost_format_details(const char *account OVS_UNUSED,
+                       const uint64_t *details, struct ds *s)
+{
+    ds_put_format(s, "%"PRIu64" packets", details[TX_COST_DETAIL_PACKETS]);
+    if (details[TX_COST_DETAIL_DROPPED]) {
+        ds_put_format(s, ", %"PRIu64" dropped",
+                      details[TX_COST_DETAIL_DROPPED]);
+    }
+}
+
+static void
+tx_cost_details_to_json(const char *account OVS_UNUSED,
+                        const uint64_t *details, struct json *json)
+{
+    json_object_put(json, "packets",
+                    json_integer_create(details[TX_COST_DETAIL_PACKETS]));
+    json_object_put(json, "dropped",
+                    json_integer_create(details[TX_COST_DETAIL_DROPPED]));
+}
+
+/* Registers the tx/cost-* commands. */
+void
+tx_cost_init(void)
+{
+    static const struct cost_kind *const kinds[] = { &tx_cost_kind };
+    static const struct cost_counter_group groups[] = {
+        { "sent when", TX_COST_FULL, TX_COST_DROP_DOWN, false },
+        { "packets dropped", TX_COST_DROP_DOWN, TX_COST_RETRIES, false },
+        { "other", TX_COST_RETRIES, TX_COST_N_COUNTERS, false },
+    };
+    static const struct cost_report report = {
+        .prefix = "tx",
+        .object = "port",
+        .kinds = kinds,
+        .n_kinds = ARRAY_SIZE(kinds),
+        .groups = groups,
+        .n_groups = ARRAY_SIZE(groups),
+        .class_from_string = tx_cost_class_from_string,
+        .class_help = "txq0 to txq63",
+        .format_details = tx_cost_format_details,
+        .details_to_json = tx_cost_details_to_json,
+    };
+
+    cost_report_register(&report);
+}

@@ -1,0 +1,577 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#include <config.h>
+
+#include "upcall-cost-kernel.h"
+
+#include <errno.h>
+#include <time.h>
+#ifdef __linux__
+#include <sys/socket.h>
+#endif
+
+#include "dp-packet.h"
+#include "openvswitch/dynamic-string.h"
+#include "openvswitch/vlog.h"
+#include "ovs-thread.h"
+#include "smap.h"
+#include "unixctl.h"
+#include "upcall-cost-queue.h"
+
+VLOG_DEFINE_THIS_MODULE(upcall_cost_kernel);
+
+/* Number in the kernel's answer to SO_MEMINFO, since Linux 4.12. */
+#define MEMINFO_DROPS 8
+#define MEMINFO_N 9
+
+/* 'config_seq' of a socket that several threads receive from. */
+#define SHARED UINT_MAX
+
+/* Reading two clocks takes no longer than this. */
+#define RELATE_NS 1000
+
+/* Whether sockets' queues are to be watched, in bit 0, and how often that has
+ * changed, in the others. */
+static ATOMIC(unsigned int) config_seq = 0;
+
+/* What became of it. */
+static struct ovs_mutex queues_mutex = OVS_MUTEX_INITIALIZER;
+static size_t n_queues OVS_GUARDED_BY(queues_mutex);
+static char *queues_error OVS_GUARDED_BY(queues_mutex);
+
+/* The batch that the calling thread is working on, or NULL. */
+DEFINE_STATIC_PER_THREAD_DATA(struct upcall_cost_batch *, current, NULL);
+
+/* Returns the calling thread's batch if there is anything to record. */
+static struct upcall_cost_batch *
+current_batch(void)
+{
+    struct upcall_cost_batch *batch = *current_get();
+
+    return batch && batch->account ? batch : NULL;
+}
+
+/* Creates and returns an account for the upcalls from 'dpif', or NULL if that
+ * is not a datapath in the kernel.  The caller must destroy it with
+ * cost_account_destroy(). */
+struct cost_account *
+upcall_cost_kernel_create(const struct dpif *dpif)
+{
+    return (!strcmp(dpif_type(dpif), "system")
+            ? cost_account_create(&upcall_cost_kernel_kind, dpif_name(dpif))
+            : NULL);
+}
+
+static unsigned int
+get_config_seq(void)
+{
+    unsigned int seq;
+
+    atomic_read_relaxed(&config_seq, &seq);
+    return seq;
+}
+
+static bool
+queues_wanted(void)
+{
+    return get_config_seq() & 1;
+}
+
+/* Reads CLOCK_MONOTONIC and the clock of cost accounting at the same time.  If
+ * the thread was interrupted in between, tries again. */
+static void
+relate_clocks(struct upcall_cost_batch *batch)
+{
+    uint64_t best = UINT64_MAX;
+
+    for (int i = 0; i < 3 && best > RELATE_NS; i++) {
+        uint64_t before = cost_clock_now();
+        struct timespec now;
+        uint64_t took;
+
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        took = cost_clock_ns(cost_clock_now() - before);
+        if (took < best) {
+            best = took;
+            batch->start = before;
+            batch->start_ns = (now.tv_sec * UINT64_C(1000000000)
+                               + now.tv_nsec);
+        }
+    }
+}
+
+/* Starts 'batch', for upcalls that the calling thread is going to receive, of
+ * 'account', which may be NULL.  The batch must be stopped with
+ * upcall_cost_batch_stop(). */
+void
+upcall_cost_batch_start(struct upcall_cost_batch *batch,
+                        struct cost_account *account)
+{
+    bool enabled;
+
+    atomic_read_relaxed(&cost_config.enabled, &enabled);
+    batch->account = enabled ? account : NULL;
+    batch->n = 0;
+    if (batch->account && queues_wanted()) {
+        relate_clocks(batch);
+    } else {
+        batch->start_ns = 0;
+    }
+    *current_get() = batch;
+}
+
+void
+upcall_cost_batch_stop(struct upcall_cost_batch *batch OVS_UNUSED)
+{
+    *current_get() = NULL;
+}
+
+/* An upcall has been received. */
+void
+upcall_cost_received(void)
+{
+    struct upcall_cost_batch *batch = current_batch();
+
+    if (batch) {
+        batch->upcalls[batch->n].received = cost_clock_now();
+    }
+}
+
+/* It has been parsed. */
+void
+upcall_cost_parsed(void)
+{
+    struct upcall_cost_batch *batch = current_batch();
+
+    if (batch) {
+        batch->upcalls[batch->n].parsed = cost_clock_now();
+    }
+}
+
+static enum upcall_cost_type
+dupcall_type(const struct dpif_upcall *dupcall)
+{
+    return upcall_cost_type(dupcall->type, dupcall->userdata);
+}
+
+/* It could not be parsed, for the reason that is 'error', or translated. */
+void
+upcall_cost_failed(const struct dpif_upcall *dupcall, int error)
+{
+    struct upcall_cost_batch *batch = current_batch();
+
+    if (batch) {
+        cost_count(batch->account,
+                   dupcall_type(dupcall) << UPCALL_COST_N_FEATURES,
+                   (error == ENODEV ? UPCALL_COST_LOST_BRIDGE
+                    : UPCALL_COST_LOST_ERROR), 1);
+    }
+}
+
+/* Returns how long it is from 'from' to 'to'.  The time stamp counters of two
+ * CPUs may differ by a few ticks. */
+static uint64_t
+ticks_between(uint64_t from, uint64_t to)
+{
+    return to > from ? to - from : 0;
+}
+
+static void
+set_stage(struct cost_event *event, enum upcall_cost_kernel_stage stage,
+          uint64_t ticks)
+{
+    event->stages[stage] = ticks;
+    event->marked |= 1u << stage;
+}
+
+/* The inverse of cost_clock_ns(), for up to 18 minutes. */
+static uint64_t
+ns_to_ticks(uint64_t ns)
+{
+    uint32_t mult;
+
+    atomic_read_relaxed(&cost_clock.mult, &mult);
+    return (MIN(ns, UINT64_MAX >> COST_CLOCK_SHIFT)
+            << COST_CLOCK_SHIFT) / mult;
+}
+
+/* Sets the stages of 'event' that are known once 'upcall' is translated, and
+ * the total to the time before it was received, if that is known. */
+static void
+translated_stages(const struct upcall_cost_batch *batch,
+                  const struct upcall_cost_upcall *upcall,
+                  struct cost_event *event)
+{
+    event->total = 0;
+    if (upcall->queued_ns && batch->start_ns) {
+        uint64_t received_ns = batch->start_ns
+            + cost_clock_ns(ticks_between(batch->start, upcall->received));
+
+        event->total = ns_to_ticks(ticks_between(upcall->queued_ns,
+                                                 received_ns));
+        set_stage(event, UPCALL_COST_K_QUEUE, event->total);
+    }
+    set_stage(event, UPCALL_COST_K_PARSE,
+              ticks_between(upcall->received, upcall->parsed));
+    set_stage(event, UPCALL_COST_K_TRANSLATE,
+              ticks_between(upcall->parsed, upcall->translated));
+}
+
+/* It has been translated, from a packet of 'flow' to 'actions', with the
+ * result 'error' (EAGAIN if that is all there is to do). */
+void
+upcall_cost_translated(const struct dpif_upcall *dupcall,
+                       const struct flow *flow, const struct ofpbuf *actions,
+                       int error)
+{
+    struct upcall_cost_batch *batch = current_batch();
+    struct upcall_cost_upcall *upcall;
+
+    if (!batch) {
+        return;
+    } else if (error && error != EAGAIN) {
+        upcall_cost_failed(dupcall, error);
+        return;
+    }
+
+    upcall = &batch->upcalls[batch->n];
+    upcall->translated = cost_clock_now();
+    upcall->class = upcall_cost_class(dupcall_type(dupcall), flow, actions);
+    upcall->flow = flow;
+    upcall->packet_len = dp_packet_size(&dupcall->packet);
+    if (!error) {
+        batch->n++;
+    } else {
+        /* It does not take part in the rest. */
+        struct cost_event event = { .counter = COST_NO_COUNTER };
+
+        translated_stages(batch, upcall, &event);
+        event.total += ticks_between(upcall->received, upcall->translated);
+        upcall_cost_record(batch->account, upcall->class, &event, flow,
+                           upcall->packet_len);
+    }
+}
+
+/* Makes 'timer' the calling thread's innermost, only so that it takes what
+ * cost_timer_count() is given. */
+static void
+catch_counter(struct cost_timer *timer)
+{
+    struct cost_thread *thread = cost_thread_get();
+
+    timer->outer = thread->timer;
+    timer->recorder = NULL;
+    timer->split = timer->open = false;
+    timer->event.counter = COST_NO_COUNTER;
+    thread->timer = timer;
+}
+
+/* The batch is complete: what follows is done for all of its upcalls
+ * together. */
+void
+upcall_cost_batch_complete(void)
+{
+    struct upcall_cost_batch *batch = current_batch();
+
+    if (batch) {
+        batch->complete = cost_clock_now();
+        batch->n_installed = 0;
+        catch_counter(&batch->timer);
+    }
+}
+
+/* All that installing the flow of the batch's next upcall takes has been
+ * prepared.  'put' is the operation that will add it to the datapath, or NULL
+ * if it is not to be added, for the reason that cost_timer_count() was
+ * given. */
+void
+upcall_cost_installed(const struct dpif_op *put)
+{
+    struct upcall_cost_batch *batch = current_batch();
+
+    if (batch) {
+        struct upcall_cost_upcall *upcall
+            = &batch->upcalls[batch->n_installed++];
+
+        upcall->put = put;
+        upcall->counter = batch->timer.event.counter;
+        batch->timer.event.counter = COST_NO_COUNTER;
+    }
+}
+
+/* The batch's operations are about to be sent to the kernel. */
+void
+upcall_cost_operating(void)
+{
+    struct upcall_cost_batch *batch = current_batch();
+
+    if (batch) {
+        cost_timer_cancel(&batch->timer);
+        batch->operating = cost_clock_now();
+    }
+}
+
+/* The kernel has done them: records the batch's upcalls. */
+void
+upcall_cost_operated(void)
+{
+    struct upcall_cost_batch *batch = current_batch();
+
+    if (!batch) {
+        return;
+    }
+
+    uint64_t now = cost_clock_now();
+    uint64_t operate = ticks_between(batch->operating, now);
+
+    for (size_t i = 0; i < batch->n; i++) {
+        const struct upcall_cost_upcall *upcall = &batch->upcalls[i];
+        struct cost_event event;
+
+        event.marked = 0;
+        event.counter = upcall->counter;
+        if (upcall->put) {
+            event.counter = (!upcall->put->error ? UPCALL_COST_INSTALLED
+                             : upcall->put->error == EEXIST
+                             ? UPCALL_COST_DUPLICATE
+                             : UPCALL_COST_REFUSED);
+        }
+        translated_stages(batch, upcall, &event);
+        set_stage(&event, UPCALL_COST_K_WAIT,
+                  ticks_between(upcall->translated, batch->complete));
+        set_stage(&event, UPCALL_COST_K_INSTALL,
+                  ticks_between(batch->complete, batch->operating));
+        set_stage(&event, UPCALL_COST_K_OPERATE, operate);
+        if (event.marked & 1u << UPCALL_COST_K_QUEUE) {
+            set_stage(&event, UPCALL_COST_K_OVERHEAD, event.total + operate);
+        }
+        if (!i) {
+            /* Once per batch. */
+            set_stage(&event, UPCALL_COST_K_BATCH, batch->n);
+        }
+        event.total += ticks_between(upcall->received, now);
+        upcall_cost_record(batch->account, upcall->class, &event,
+                           upcall->flow, upcall->packet_len);
+    }
+    batch->n = 0;
+}
+
+/* Sockets. */
+
+/* Initializes 'socket', which is about to be opened.  'shared' is true if
+ * several threads receive from it: then its queue can't be watched. */
+void
+upcall_cost_socket_init(struct upcall_cost_socket *socket, bool shared)
+{
+    atomic_init(&socket->n_dropped, 0);
+    atomic_init(&socket->overrun, false);
+    socket->queue = NULL;
+    socket->config_seq = shared ? SHARED : 0;
+}
+
+/* Frees what 'socket', which is about to be closed, has. */
+void
+upcall_cost_socket_uninit(struct upcall_cost_socket *socket)
+{
+    if (socket->queue) {
+        upcall_cost_queue_detach(socket->queue);
+        socket->queue = NULL;
+        ovs_mutex_lock(&queues_mutex);
+        n_queues--;
+        ovs_mutex_unlock(&queues_mutex);
+    }
+}
+
+/* Starts or stops watching the queue of 'socket', which is 'fd', if that is
+ * configured now, and was not when this was last called. */
+static void
+apply_config(struct upcall_cost_socket *socket, int fd)
+{
+    char *error = NULL;
+
+    upcall_cost_socket_uninit(socket);
+    socket->config_seq = get_config_seq();
+    if (!(socket->config_seq & 1)) {
+        return;
+    }
+    socket->queue = upcall_cost_queue_attach(fd, &error);
+
+    ovs_mutex_lock(&queues_mutex);
+    if (socket->queue) {
+        n_queues++;
+    } else {
+        if (!queues_error) {
+            VLOG_WARN("queues of upcalls are not watched: %s", error);
+        }
+        free(queues_error);
+        queues_error = error;
+    }
+    ovs_mutex_unlock(&queues_mutex);
+}
+
+/* Returns how many messages the kernel has ever dropped because the buffer of
+ * the socket 'fd' was full (modulo 2**32), or 0 if it does not say so. */
+static uint32_t
+n_dropped(int fd OVS_UNUSED)
+{
+#ifdef SO_MEMINFO
+    uint32_t meminfo[MEMINFO_N];
+    socklen_t len = sizeof meminfo;
+
+    if (!getsockopt(fd, SOL_SOCKET, SO_MEMINFO, meminfo, &len)
+        && len == sizeof meminfo) {
+        return meminfo[MEMINFO_DROPS];
+    }
+#endif
+    return 0;
+}
+
+static void
+count_unknown(struct upcall_cost_batch *batch,
+              enum upcall_cost_counter counter, uint64_t n)
+{
+    if (n) {
+        cost_count(batch->account,
+                   UPCALL_COST_UNKNOWN << UPCALL_COST_N_FEATURES, counter, n);
+    }
+}
+
+/* Counts the upcalls that the kernel has dropped since this was last done for
+ * 'socket'.  Several threads may read from the same socket. */
+static void
+count_dropped(struct upcall_cost_socket *socket, int fd,
+              struct upcall_cost_batch *batch)
+{
+    uint32_t now = n_dropped(fd);
+    uint32_t before;
+
+    atomic_read_relaxed(&socket->n_dropped, &before);
+    do {
+        if ((int32_t) (now - before) <= 0) {
+            return;
+        }
+    } while (!atomic_compare_exchange_weak(&socket->n_dropped, &before, now));
+    count_unknown(batch, UPCALL_COST_LOST_OVERRUN, now - before);
+}
+
+/* 'msg' has been received. */
+void
+upcall_cost_socket_received(struct upcall_cost_socket *socket,
+                            const struct ofpbuf *msg)
+{
+    struct upcall_cost_batch *batch = current_batch();
+    uint64_t ns = 0;
+
+    if (socket->queue) {
+        ns = upcall_cost_queue_received(socket->queue, msg->data, msg->size);
+    }
+    if (batch) {
+        batch->upcalls[batch->n].queued_ns = ns;
+        count_unknown(batch, UPCALL_COST_QUEUE_UNKNOWN,
+                      socket->queue && !ns);
+    }
+}
+
+/* Receiving from 'fd' has failed with ENOBUFS. */
+void
+upcall_cost_socket_overrun(struct upcall_cost_socket *socket, int fd)
+{
+    struct upcall_cost_batch *batch = current_batch();
+
+    if (socket->queue) {
+        upcall_cost_queue_overrun(socket->queue);
+    }
+    if (batch) {
+        atomic_store_relaxed(&socket->overrun, true);
+        count_dropped(socket, fd, batch);
+    }
+}
+
+/* There is nothing to receive from 'fd'.  After an overrun, the kernel drops
+ * whatever comes until this is so. */
+void
+upcall_cost_socket_empty(struct upcall_cost_socket *socket, int fd)
+{
+    struct upcall_cost_batch *batch = current_batch();
+    bool overrun;
+
+    atomic_read_relaxed(&socket->overrun, &overrun);
+    if (OVS_UNLIKELY(overrun) && batch) {
+        atomic_store_relaxed(&socket->overrun, false);
+        count_dropped(socket, fd, batch);
+    }
+    if (socket->queue) {
+        size_t n_orphans = upcall_cost_queue_empty(socket->queue);
+
+        if (batch) {
+            count_unknown(batch, UPCALL_COST_QUEUE_ORPHAN, n_orphans);
+        }
+    }
+    if (socket->config_seq != SHARED
+        && OVS_UNLIKELY(socket->config_seq != get_config_seq())) {
+        apply_config(socket, fd);
+    }
+}
+
+/* Configuration. */
+
+/* Applies "cost-kernel-queue" from 'other_config', the column in the
+ * Open_vSwitch table (see ovs-vswitchd.conf.db(5)).  Takes effect for a socket
+ * when it is empty, after the next upcall has been received from it. */
+void
+upcall_cost_kernel_configure(const struct smap *other_config)
+{
+    bool wanted = smap_get_bool(other_config, "cost-kernel-queue", false);
+
+    if (wanted != queues_wanted()) {
+        ovs_mutex_lock(&queues_mutex);
+        free(queues_error);
+        queues_error = NULL;
+        ovs_mutex_unlock(&queues_mutex);
+        atomic_store_relaxed(&config_seq, get_config_seq() + 1);
+    }
+}
+
+static void
+queue_show(struct unixctl_conn *conn, int argc OVS_UNUSED,
+           const char *argv[] OVS_UNUSED, void *aux OVS_UNUSED)
+{
+    struct ds s = DS_EMPTY_INITIALIZER;
+
+    ovs_mutex_lock(&queues_mutex);
+    if (!queues_wanted()) {
+        ds_put_cstr(&s, "off: other_config:cost-kernel-queue is not true");
+    } else if (queues_error) {
+        ds_put_format(&s, "off: %s", queues_error);
+    } else if (!n_queues) {
+        ds_put_cstr(&s, "off: no upcall has come yet to a socket that a "
+                    "single handler reads");
+    } else {
+        ds_put_format(&s, "on, for %"PRIuSIZE" socket%s", n_queues,
+                      n_queues == 1 ? "" : "s");
+    }
+    ovs_mutex_unlock(&queues_mutex);
+    unixctl_command_reply(conn, ds_cstr(&s));
+    ds_destroy(&s);
+}
+
+/* Registers the command "upcall/cost-queue". */
+void
+upcall_cost_kernel_init(void)
+{
+    unixctl_command_register("upcall/cost-queue", "", 0, 0, queue_show, NULL);
+}

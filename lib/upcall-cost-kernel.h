@@ -1,0 +1,130 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#ifndef UPCALL_COST_KERNEL_H
+#define UPCALL_COST_KERNEL_H 1
+
+#include "upcall-cost.h"
+
+struct dpif;
+struct dpif_op;
+struct dpif_upcall;
+struct ofpbuf;
+struct smap;
+struct upcall_cost_queue;
+
+/* What upcalls from the kernel datapath cost.
+ * ===========================================
+ *
+ * A handler thread reads a batch of upcalls, one by one, and translates each
+ * of them at once; then it installs the flows and executes the actions of all
+ * of them together.  So upcalls of a batch overlap, and the points in time
+ * between which their stages lie are kept for each upcall in an array:
+ *
+ *     struct upcall_cost_batch batch;
+ *
+ *     upcall_cost_batch_start(&batch, account);
+ *     for each upcall:
+ *         upcall_cost_received();
+ *         ...parse...
+ *         upcall_cost_parsed();
+ *         ...translate...
+ *         upcall_cost_translated(...);
+ *     upcall_cost_batch_complete();
+ *     for each upcall that was translated without an error:
+ *         ...install...
+ *         upcall_cost_installed(...);
+ *     upcall_cost_operating();
+ *     ...operate...
+ *     upcall_cost_operated();
+ *     upcall_cost_batch_stop();
+ *
+ * The hooks apply to the batch that the calling thread has started.  While
+ * there is none, or accounting is off, they do nothing.  Every upcall is split
+ * into its stages: three readings of the clock are little beside the system
+ * call that receives it.
+ *
+ * The functions for sockets are called by lib/dpif-netlink.c, which knows of
+ * upcalls that are lost because a socket's buffer is full.  If it is so
+ * configured, they also find out how long each upcall waited in the socket's
+ * queue (see upcall-cost-queue.h). */
+
+#define UPCALL_COST_MAX_BATCH 64
+
+/* An upcall of a batch. */
+struct upcall_cost_upcall {
+    uint64_t queued_ns;                 /* CLOCK_MONOTONIC, 0 if unknown. */
+    uint64_t received;                  /* Points in time, in ticks. */
+    uint64_t parsed;
+    uint64_t translated;
+    size_t class;
+    const struct flow *flow;
+    uint32_t packet_len;
+    uint8_t counter;                    /* Or COST_NO_COUNTER. */
+    const struct dpif_op *put;          /* That installs the flow, or NULL. */
+};
+
+/* On the stack of the code that starts and stops it. */
+struct upcall_cost_batch {
+    struct cost_account *account;       /* NULL if accounting is off. */
+    struct cost_timer timer;            /* Makes cost_timer_count() work. */
+    uint64_t start_ns;                  /* CLOCK_MONOTONIC, and the same */
+    uint64_t start;                     /* in ticks, if queues are watched. */
+    uint64_t complete;                  /* Points in time, in ticks. */
+    uint64_t operating;
+    size_t n;                           /* Upcalls translated so far. */
+    size_t n_installed;
+    struct upcall_cost_upcall upcalls[UPCALL_COST_MAX_BATCH];
+};
+
+/* A socket that receives upcalls. */
+struct upcall_cost_socket {
+    atomic_uint32_t n_dropped;          /* By the kernel, counted so far. */
+    atomic_bool overrun;                /* Since it was last empty? */
+
+    /* Of a socket that a single thread receives from. */
+    struct upcall_cost_queue *queue;    /* NULL if it is not watched. */
+    unsigned int config_seq;            /* Of the configuration applied. */
+};
+
+/* Configuration. */
+void upcall_cost_kernel_configure(const struct smap *);
+void upcall_cost_kernel_init(void);
+
+/* Hooks for ofproto-dpif-upcall. */
+struct cost_account *upcall_cost_kernel_create(const struct dpif *);
+void upcall_cost_batch_start(struct upcall_cost_batch *,
+                             struct cost_account *);
+void upcall_cost_batch_stop(struct upcall_cost_batch *);
+void upcall_cost_received(void);
+void upcall_cost_parsed(void);
+void upcall_cost_failed(const struct dpif_upcall *, int error);
+void upcall_cost_translated(const struct dpif_upcall *, const struct flow *,
+                            const struct ofpbuf *actions, int error);
+void upcall_cost_batch_complete(void);
+void upcall_cost_installed(const struct dpif_op *put);
+void upcall_cost_operating(void);
+void upcall_cost_operated(void);
+
+/* Hooks for dpif-netlink. */
+void upcall_cost_socket_init(struct upcall_cost_socket *, bool shared);
+void upcall_cost_socket_uninit(struct upcall_cost_socket *);
+void upcall_cost_socket_received(struct upcall_cost_socket *,
+                                 const struct ofpbuf *);
+void upcall_cost_socket_overrun(struct upcall_cost_socket *, int fd);
+void upcall_cost_socket_empty(struct upcall_cost_socket *, int fd);
+
+#endif /* upcall-cost-kernel.h */

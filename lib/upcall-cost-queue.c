@@ -1,0 +1,371 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#include <config.h>
+
+#include "upcall-cost-queue.h"
+
+#include "openvswitch/util.h"
+#include "util.h"
+
+#ifdef HAVE_LIBBPF
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <linux/bpf.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The part of a message that is hashed: most of the flow key, and, in short
+ * messages, some of the packet.  Shorter messages have hash 0. */
+#define HASH_OFFSET 64
+#define HASH_LEN 128
+#define HASH_MULT UINT64_C(0x9e3779b97f4a7c15)
+
+/* Bytes in a ring buffer.  A record takes 24 of them, so it has room for those
+ * of some 5,400 upcalls, and a handler's socket for some 3,200 upcalls. */
+#define RING_SIZE 131072
+
+/* Records that are kept for messages to come, a power of two. */
+#define MAX_RECORDS 8192
+
+/* Messages may be put into the queue in another order than they went through
+ * the filter, if they come from several CPUs.  A record is an orphan when a
+ * message was received whose record is this many records later. */
+#define WINDOW 16
+
+/* A record is an orphan when the queue is empty and the record is this many
+ * nanoseconds old. */
+#define ORPHAN_NS 10000000
+
+/* What the filter writes of a message. */
+struct record {
+    uint64_t ns;                        /* CLOCK_MONOTONIC; 0: was used. */
+    uint32_t len;
+    uint32_t hash;
+};
+
+struct upcall_cost_queue {
+    int fd;                             /* Socket. */
+    int map_fd;
+    int prog_fd;
+    struct ring_buffer *ring;
+
+    /* Records that no message has been received for, in order. */
+    struct record records[MAX_RECORDS];
+    size_t head, tail;                  /* Modulo MAX_RECORDS. */
+
+    size_t n_orphans;                   /* Not reported yet. */
+    bool overrun;                       /* May there be any in 'records'? */
+};
+
+/* The filter. */
+
+#define INSN(CODE, DST, SRC, OFF, IMM)                                     \
+    ((struct bpf_insn) { .code = (CODE), .dst_reg = BPF_REG_##DST,         \
+                         .src_reg = BPF_REG_##SRC, .off = (OFF),           \
+                         .imm = (IMM) })
+#define MOV(DST, SRC) INSN(BPF_ALU64 | BPF_MOV | BPF_X, DST, SRC, 0, 0)
+#define MOV_IMM(DST, IMM) INSN(BPF_ALU64 | BPF_MOV | BPF_K, DST, 0, 0, IMM)
+#define ADD_IMM(DST, IMM) INSN(BPF_ALU64 | BPF_ADD | BPF_K, DST, 0, 0, IMM)
+#define CALL(FUNC) INSN(BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_##FUNC)
+#define STORE(SIZE, OFF, SRC) INSN(BPF_STX | BPF_MEM | SIZE, 10, SRC, OFF, 0)
+#define LOAD(SIZE, DST, SRC, OFF) \
+    INSN(BPF_LDX | BPF_MEM | SIZE, DST, SRC, OFF, 0)
+
+/* Loads the filter, which writes to the ring buffer 'map_fd'.  Returns its
+ * file descriptor, or a negative number with errno set. */
+static int
+load_filter(int map_fd)
+{
+    enum {
+        RECORD = -(int) sizeof(struct record),     /* On the stack. */
+        NS = offsetof(struct record, ns),
+        LEN = offsetof(struct record, len),
+        HASH = offsetof(struct record, hash),
+        PART = RECORD - HASH_LEN,
+        N_WORDS = HASH_LEN / 8,
+        MAX_INSNS = 40 + 3 * N_WORDS
+    };
+    struct bpf_insn insns[MAX_INSNS];
+    size_t n = 0, jump;
+
+    insns[n++] = MOV(6, 1);
+    insns[n++] = CALL(ktime_get_ns);
+    insns[n++] = STORE(BPF_DW, RECORD + NS, 0);
+    insns[n++] = LOAD(BPF_W, 1, 6, offsetof(struct __sk_buff, len));
+    insns[n++] = STORE(BPF_W, RECORD + LEN, 1);
+
+    insns[n++] = MOV(1, 6);
+    insns[n++] = MOV_IMM(2, HASH_OFFSET);
+    insns[n++] = MOV(3, 10);
+    insns[n++] = ADD_IMM(3, PART);
+    insns[n++] = MOV_IMM(4, HASH_LEN);
+    insns[n++] = CALL(skb_load_bytes);
+    insns[n++] = MOV_IMM(7, 0);
+    jump = n++;
+    insns[n++] = INSN(BPF_LD | BPF_DW | BPF_IMM, 8, 0, 0,
+                      (int32_t) HASH_MULT);
+    insns[n++] = INSN(0, 0, 0, 0, (int32_t) (HASH_MULT >> 32));
+    for (size_t i = 0; i < N_WORDS; i++) {
+        insns[n++] = LOAD(BPF_DW, 1, 10, PART + (int) (8 * i));
+        insns[n++] = INSN(BPF_ALU64 | BPF_XOR | BPF_X, 7, 1, 0, 0);
+        insns[n++] = INSN(BPF_ALU64 | BPF_MUL | BPF_X, 7, 8, 0, 0);
+    }
+    insns[n++] = INSN(BPF_ALU64 | BPF_RSH | BPF_K, 7, 0, 0, 32);
+    insns[jump] = INSN(BPF_JMP | BPF_JNE | BPF_K, 0, 0, n - jump - 1, 0);
+    insns[n++] = STORE(BPF_W, RECORD + HASH, 7);
+
+    insns[n++] = INSN(BPF_LD | BPF_DW | BPF_IMM, 1, 0, 0, map_fd);
+    insns[n - 1].src_reg = BPF_PSEUDO_MAP_FD;
+    insns[n++] = INSN(0, 0, 0, 0, 0);
+    insns[n++] = MOV(2, 10);
+    insns[n++] = ADD_IMM(2, RECORD);
+    insns[n++] = MOV_IMM(3, sizeof(struct record));
+    insns[n++] = MOV_IMM(4, BPF_RB_NO_WAKEUP);
+    insns[n++] = CALL(ringbuf_output);
+
+    /* Keep all of the message. */
+    insns[n++] = INSN(BPF_ALU | BPF_MOV | BPF_K, 0, 0, 0, -1);
+    insns[n++] = INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0);
+    ovs_assert(n <= MAX_INSNS);
+
+    return bpf_prog_load(BPF_PROG_TYPE_SOCKET_FILTER, "upcall_cost",
+                         "Apache-2.0", insns, n, NULL);
+}
+
+/* Does what the filter does. */
+static uint32_t
+message_hash(const void *msg, size_t len)
+{
+    uint64_t hash = 0;
+
+    if (len >= HASH_OFFSET + HASH_LEN) {
+        for (size_t i = 0; i < HASH_LEN; i += 8) {
+            uint64_t word;
+
+            memcpy(&word, (const char *) msg + HASH_OFFSET + i, sizeof word);
+            hash = (hash ^ word) * HASH_MULT;
+        }
+    }
+    return hash >> 32;
+}
+
+/* Records. */
+
+static struct record *
+get_record(struct upcall_cost_queue *queue, size_t i)
+{
+    return &queue->records[i % MAX_RECORDS];
+}
+
+/* Takes a record from the ring buffer. */
+static int
+add_record(void *queue_, void *data, size_t size)
+{
+    struct upcall_cost_queue *queue = queue_;
+
+    if (size < sizeof(struct record)
+        || queue->tail - queue->head >= MAX_RECORDS) {
+        queue->n_orphans++;
+    } else {
+        memcpy(get_record(queue, queue->tail++), data, sizeof(struct record));
+    }
+    return 0;
+}
+
+/* Drops the first record, which is an orphan if it has not been used. */
+static void
+drop_first(struct upcall_cost_queue *queue)
+{
+    queue->n_orphans += get_record(queue, queue->head++)->ns != 0;
+}
+
+/* Starts to watch the socket 'fd', from which nobody but the caller receives.
+ * Returns NULL and stores why in '*error', which the caller must free, if that
+ * is not possible. */
+struct upcall_cost_queue *
+upcall_cost_queue_attach(int fd, char **error)
+{
+    struct upcall_cost_queue *queue = xzalloc(sizeof *queue);
+    const char *what;
+
+    queue->fd = fd;
+    queue->prog_fd = -1;
+    libbpf_set_print(NULL);
+    queue->map_fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "upcall_cost", 0, 0,
+                                   RING_SIZE, NULL);
+    if (queue->map_fd < 0) {
+        what = "creating a BPF ring buffer";
+        goto error;
+    }
+    queue->ring = ring_buffer__new(queue->map_fd, add_record, queue, NULL);
+    if (!queue->ring) {
+        what = "mapping a BPF ring buffer";
+        goto error;
+    }
+    queue->prog_fd = load_filter(queue->map_fd);
+    if (queue->prog_fd < 0) {
+        what = "loading a BPF program";
+        goto error;
+    }
+    if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_BPF, &queue->prog_fd,
+                   sizeof queue->prog_fd)) {
+        what = "attaching a BPF program to a socket";
+        goto error;
+    }
+    *error = NULL;
+    return queue;
+
+error:
+    *error = xasprintf("%s failed (%s)", what, ovs_strerror(errno));
+    upcall_cost_queue_detach(queue);
+    return NULL;
+}
+
+/* Stops watching, which the socket must still be open for. */
+void
+upcall_cost_queue_detach(struct upcall_cost_queue *queue)
+{
+    if (!queue) {
+        return;
+    }
+    if (queue->prog_fd >= 0) {
+        int unused = 0;
+
+        setsockopt(queue->fd, SOL_SOCKET, SO_DETACH_BPF, &unused,
+                   sizeof unused);
+        close(queue->prog_fd);
+    }
+    ring_buffer__free(queue->ring);
+    if (queue->map_fd >= 0) {
+        close(queue->map_fd);
+    }
+    free(queue);
+}
+
+/* The message 'msg' has been received.  Returns when it was put into the
+ * queue, in nanoseconds of CLOCK_MONOTONIC, or 0 if that is not known. */
+uint64_t
+upcall_cost_queue_received(struct upcall_cost_queue *queue,
+                           const void *msg, size_t len)
+{
+    uint32_t hash = message_hash(msg, len);
+    struct record *found = NULL;
+    size_t where = 0;
+    uint64_t ns;
+
+    ring_buffer__consume(queue->ring);
+    for (size_t i = queue->head; i != queue->tail; i++) {
+        struct record *record = get_record(queue, i);
+
+        if (record->ns && record->len == len && record->hash == hash) {
+            if (found) {
+                /* One of them may be an orphan. */
+                return 0;
+            }
+            found = record;
+            where = i;
+            if (!queue->overrun) {
+                break;
+            }
+        }
+    }
+    if (!found) {
+        return 0;
+    }
+
+    ns = found->ns;
+    found->ns = 0;
+    while (queue->head != queue->tail
+           && (!get_record(queue, queue->head)->ns
+               || (ssize_t) (where - queue->head) > WINDOW)) {
+        drop_first(queue);
+    }
+    return ns;
+}
+
+/* The kernel has dropped messages. */
+void
+upcall_cost_queue_overrun(struct upcall_cost_queue *queue)
+{
+    queue->overrun = true;
+}
+
+/* The socket's queue is empty.  Returns how many orphans were found since this
+ * was last called. */
+size_t
+upcall_cost_queue_empty(struct upcall_cost_queue *queue)
+{
+    size_t n_orphans;
+
+    if (queue->overrun) {
+        ring_buffer__consume(queue->ring);
+    }
+    if (queue->head != queue->tail) {
+        struct timespec now;
+        uint64_t now_ns;
+
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        now_ns = now.tv_sec * UINT64_C(1000000000) + now.tv_nsec;
+        while (queue->head != queue->tail
+               && get_record(queue, queue->head)->ns + ORPHAN_NS < now_ns) {
+            drop_first(queue);
+        }
+    }
+    if (queue->head == queue->tail) {
+        queue->overrun = false;
+    }
+    n_orphans = queue->n_orphans;
+    queue->n_orphans = 0;
+    return n_orphans;
+}
+
+#else /* !HAVE_LIBBPF */
+
+struct upcall_cost_queue *
+upcall_cost_queue_attach(int fd OVS_UNUSED, char **error)
+{
+    *error = xstrdup("built without libbpf");
+    return NULL;
+}
+
+void
+upcall_cost_queue_detach(struct upcall_cost_queue *queue OVS_UNUSED)
+{
+}
+
+uint64_t
+upcall_cost_queue_received(struct upcall_cost_queue *queue OVS_UNUSED,
+                           const void *msg OVS_UNUSED, size_t len OVS_UNUSED)
+{
+    return 0;
+}
+
+void
+upcall_cost_queue_overrun(struct upcall_cost_queue *queue OVS_UNUSED)
+{
+}
+
+size_t
+upcall_cost_queue_empty(struct upcall_cost_queue *queue OVS_UNUSED)
+{
+    return 0;
+}
+
+#endif /* !HAVE_LIBBPF */

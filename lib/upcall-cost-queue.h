@@ -1,0 +1,51 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#ifndef UPCALL_COST_QUEUE_H
+#define UPCALL_COST_QUEUE_H 1
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* When the kernel put upcalls into a socket's queue.
+ * ==================================================
+ *
+ * A socket filter, which the kernel runs just before it puts a message into
+ * the socket's queue, writes the time, the message's length and a hash of a
+ * part of it into a BPF ring buffer.  Whoever then receives the message looks
+ * for what was written of it.  The filter never changes or drops a message.
+ *
+ * It runs for messages too that the kernel drops right afterwards, because the
+ * queue is full.  What was written of these is an orphan, and is thrown away
+ * when later messages have been received, or the queue is empty.  Of messages
+ * that can't be told apart from an orphan, the time is not known.
+ *
+ *
+ * Thread-safety
+ * =============
+ *
+ * One thread at a time may use a queue. */
+
+struct upcall_cost_queue *upcall_cost_queue_attach(int fd, char **error);
+void upcall_cost_queue_detach(struct upcall_cost_queue *);
+
+uint64_t upcall_cost_queue_received(struct upcall_cost_queue *,
+                                    const void *msg, size_t len);
+void upcall_cost_queue_overrun(struct upcall_cost_queue *);
+size_t upcall_cost_queue_empty(struct upcall_cost_queue *);
+
+#endif /* upcall-cost-queue.h */

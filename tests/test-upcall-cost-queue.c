@@ -1,0 +1,204 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#include <config.h>
+#undef NDEBUG
+
+#include "upcall-cost-queue.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ovstest.h"
+#include "util.h"
+
+#ifdef __linux__
+
+#include <linux/netlink.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LEN = 256 };
+
+static int tx, rx;
+
+static uint64_t
+now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return ts.tv_sec * UINT64_C(1000000000) + ts.tv_nsec;
+}
+
+static void
+make_sockets(void)
+{
+    struct sockaddr_nl addr = { .nl_family = AF_NETLINK };
+    socklen_t addr_len = sizeof addr;
+    int size = 4096;
+
+    tx = socket(AF_NETLINK, SOCK_RAW, NETLINK_USERSOCK);
+    rx = socket(AF_NETLINK, SOCK_RAW, NETLINK_USERSOCK);
+    ovs_assert(tx >= 0 && rx >= 0);
+    ovs_assert(!bind(rx, (struct sockaddr *) &addr, sizeof addr));
+    ovs_assert(!getsockname(rx, (struct sockaddr *) &addr, &addr_len));
+    ovs_assert(!connect(tx, (struct sockaddr *) &addr, sizeof addr));
+    ovs_assert(!setsockopt(rx, SOL_SOCKET, SO_RCVBUF, &size, sizeof size));
+}
+
+/* Sends the 'n'th message, of 'len' bytes.  Returns false if there was no room
+ * for it. */
+static bool
+send_message(size_t n, size_t len)
+{
+    char msg[LEN] = { 0 };
+    struct nlmsghdr *nlmsg = (struct nlmsghdr *) (void *) msg;
+
+    nlmsg->nlmsg_len = len;
+    memcpy(&msg[100], &n, sizeof n);
+    if (send(tx, msg, len, MSG_DONTWAIT) == len) {
+        return true;
+    }
+    ovs_assert(errno == EAGAIN || errno == ENOBUFS);
+    return false;
+}
+
+/* Receives a message, and returns when it was put into the queue, or 0 if that
+ * is not known, or UINT64_MAX if there is no message. */
+static uint64_t
+receive(struct upcall_cost_queue *queue)
+{
+    char msg[LEN];
+    ssize_t len = recv(rx, msg, sizeof msg, MSG_DONTWAIT);
+
+    if (len < 0) {
+        ovs_assert(errno == EAGAIN);
+        return UINT64_MAX;
+    }
+    return upcall_cost_queue_received(queue, msg, len);
+}
+
+/* Each message has the time that lies between before and after sending it, in
+ * whatever order they are. */
+static void
+check_times(struct upcall_cost_queue *queue, size_t len)
+{
+    for (size_t n = 1; n <= 4; n++) {
+        uint64_t before[4], after[4];
+
+        for (size_t i = 0; i < n; i++) {
+            before[i] = now_ns();
+            ovs_assert(send_message(i, len));
+            after[i] = now_ns();
+        }
+        for (size_t i = 0; i < n; i++) {
+            uint64_t ns = receive(queue);
+
+            ovs_assert(before[i] <= ns && ns <= after[i]);
+        }
+        ovs_assert(receive(queue) == UINT64_MAX);
+        ovs_assert(!upcall_cost_queue_empty(queue));
+    }
+}
+
+/* Of messages that can't be told apart, the earliest record is that of the
+ * first one, unless some were dropped. */
+static void
+check_overrun(struct upcall_cost_queue *queue, bool same)
+{
+    size_t n_queued = 0, n_dropped = 0, n_known = 0, n_received = 0;
+    uint64_t ns, latest = 0;
+
+    while (n_dropped < 20) {
+        if (send_message(same ? 0 : n_queued + n_dropped, LEN)) {
+            ovs_assert(!n_dropped);
+            n_queued++;
+            latest = now_ns();
+        } else {
+            n_dropped++;
+        }
+    }
+    upcall_cost_queue_overrun(queue);
+    while ((ns = receive(queue)) != UINT64_MAX) {
+        n_received++;
+        n_known += ns != 0;
+        ovs_assert(ns <= latest);
+    }
+    ovs_assert(n_queued && n_received == n_queued);
+    ovs_assert(n_known == (same ? 0 : n_queued));
+
+    /* What was dropped can be told from a message in flight by its age. */
+    xnanosleep(20000000);
+    ovs_assert(upcall_cost_queue_empty(queue)
+               == n_dropped + n_queued - n_known);
+}
+
+static void
+test_upcall_cost_queue(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
+{
+    struct upcall_cost_queue *queue;
+    char *error;
+
+    make_sockets();
+    queue = upcall_cost_queue_attach(rx, &error);
+    if (!queue) {
+        printf("%s\n", error);
+        free(error);
+        exit(77);
+    }
+
+    check_times(queue, LEN);
+    check_times(queue, 64);
+    for (int i = 0; i < 3; i++) {
+        check_overrun(queue, false);
+        check_times(queue, LEN);
+        check_overrun(queue, true);
+        check_times(queue, LEN);
+    }
+
+    /* A message that was sent before anybody watched. */
+    upcall_cost_queue_detach(queue);
+    ovs_assert(send_message(1, LEN));
+    queue = upcall_cost_queue_attach(rx, &error);
+    ovs_assert(queue);
+    ovs_assert(!receive(queue));
+    check_times(queue, LEN);
+    upcall_cost_queue_detach(queue);
+
+    /* Something that is not a socket. */
+    queue = upcall_cost_queue_attach(-1, &error);
+    ovs_assert(!queue);
+    printf("%s\n", error);
+    free(error);
+    close(tx);
+    close(rx);
+}
+
+#else /* !__linux__ */
+
+static void
+test_upcall_cost_queue(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
+{
+    exit(77);
+}
+
+#endif
+
+OVSTEST_REGISTER("test-upcall-cost-queue", test_upcall_cost_queue);
