@@ -29,10 +29,10 @@ from statistics import median
 from typing import Dict, List, NamedTuple, Tuple
 
 from daemon import BenchError, NotHere, Switch, wait_until
+from packets import make_packet
 from report import Context, ratio_json, ratio_line, table
 from stats import ratio
-from upcalls import COMPARISONS, OFF, STOCK, VARIANTS, Variant, \
-    make_packet
+from upcalls import COMPARISONS, OFF, STOCK, VARIANTS, Variant
 
 N_WARM_UP = 100                         # Packets.
 N_PACKETS = 200                         # And five times that.

@@ -15,6 +15,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import instructions                                            # noqa: E402
 import machine                                                 # noqa: E402
+import packets                                                 # noqa: E402
 import stats                                                   # noqa: E402
 import upcalls                                                 # noqa: E402
 from report import table                                       # noqa: E402
@@ -66,7 +67,7 @@ class Upcalls(unittest.TestCase):
     def test_capture(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory) / "capture"
-            upcalls.write_capture(path, 300)
+            packets.write_capture(path, range(300))
             data = path.read_bytes()[24:]
         sources = set()
         self.assertEqual(len(data), 300 * 76)

@@ -28,7 +28,6 @@ import contextlib
 import os
 import re
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -36,8 +35,10 @@ from pathlib import Path
 from statistics import median
 from typing import Callable, Dict, List, NamedTuple, Sequence, TypeVar
 
-from daemon import BenchError, NotHere, Switch
-from machine import Cores, HugePages, Threads, choose_cores
+from daemon import BenchError, NotHere
+from dpdk import DpdkSwitch
+from machine import Cores, HugePages, choose_cores
+from packets import make_packet, write_capture
 from report import Context, ratio_json, ratio_line, table
 from stats import ratio
 
@@ -61,62 +62,11 @@ class Rate(NamedTuple):
     cycles: float               # Of the time stamp counter, per packet.
 
 
-def make_packet(flow: int, number: int = 0) -> bytes:
-    """Returns a UDP packet of 'flow' with 'number' as its payload."""
-    header = struct.pack(">BBHHHBBHII", 0x45, 0, 46, 0, 0, 64, 17, 0,
-                         0x0a000000 + flow, 0x0b000001)
-    checksum = sum(struct.unpack(">10H", header))
-    while checksum >> 16:
-        checksum = (checksum & 0xffff) + (checksum >> 16)
-    header = header[:10] + struct.pack(">H", ~checksum & 0xffff) + header[12:]
-    return (bytes.fromhex("505400000002" "505400000001" "0800") + header
-            + struct.pack(">HHHH", 1000 + flow, 2000, 26, 0)
-            + struct.pack(">Q", number) + bytes(10))
-
-
-def write_capture(path: Path) -> None:
-    with open(path, "wb") as stream:
-        stream.write(struct.pack("<IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 65535,
-                                 1))
-        for i in range(N_FLOWS * 4):
-            packet = make_packet(i % N_FLOWS)
-            stream.write(struct.pack("<IIII", 0, 0, len(packet),
-                                     len(packet)) + packet)
-
-
-class TxSwitch(Switch):
-    """A switch with one PMD thread and an output port."""
+class TxSwitch(DpdkSwitch):
+    """A switch that forwards packets to output ports."""
 
     def __init__(self, tree: Path, directory: Path, cores: Cores) -> None:
-        super().__init__(tree, directory, nice=-20)
-        self.cores = cores
-
-    def set_up(self) -> None:
-        self.start_database()
-        self.vsctl(
-            "--no-wait", "set", "Open_vSwitch", ".",
-            "other_config:dpdk-init=true",
-            "other_config:dpdk-extra=--no-pci --in-memory --no-telemetry "
-            f"--socket-limit {PAGES_PER_SWITCH * 2}",
-            f"other_config:dpdk-lcore-mask={1 << self.cores.main:#x}",
-            f"other_config:pmd-cpu-mask={1 << self.cores.pmd:#x}")
-        self.start()
-        self.vsctl("add-br", "br0", "--", "set", "Bridge", "br0",
-                   "datapath_type=netdev", "fail-mode=secure")
-
-    def add_port(self, name: str, devargs: str, *options: str) -> None:
-        self.vsctl("add-port", "br0", name, "--", "set", "Interface", name,
-                   "type=dpdk", f"options:dpdk-devargs={devargs}", *options)
-        error = self.vsctl("get", "Interface", name, "error").strip()
-        if error != "[]":
-            raise BenchError(f"port {name}: {error}")
-
-    def forward(self, *flows: str) -> None:
-        for flow in flows:
-            self.ofctl("add-flow", f"{self.directory}/br0.mgmt", flow)
-        threads = Threads(self.vswitchd.pid).find("pmd")
-        if len(threads) != 1:
-            raise BenchError(f"{len(threads)} PMD threads instead of one")
+        super().__init__(tree, directory, cores, PAGES_PER_SWITCH)
 
     def add_source(self, capture: Path, n_queues: int) -> None:
         """Adds a receiving device that always has packets."""
@@ -135,13 +85,13 @@ class TxSwitch(Switch):
             self.in_namespace("ip", "link", "set", device, "up", "arp", "off")
 
     def set_up_full(self, capture: Path) -> None:
-        self.set_up()
+        self.start_dpdk()
         self.add_port("sink", "net_null_sink,no-rx=1")
         self.add_source(capture, 1)
         self.forward("actions=output:sink")
 
     def set_up_split(self, capture: Path) -> None:
-        self.set_up()
+        self.start_dpdk()
         for i in range(N_SPLIT):
             self.add_port(f"sink{i}", f"net_null_sink{i},no-rx=1")
         self.add_source(capture, 1)
@@ -149,7 +99,7 @@ class TxSwitch(Switch):
                        f"actions=output:sink{i}" for i in range(N_SPLIT)))
 
     def set_up_sparse(self, capture: Path) -> None:
-        self.set_up()
+        self.start_dpdk()
         self.add_veth("v-sink", "out")
         self.add_port("sink", "net_af_packet_sink,iface=v-sink,qpairs=2")
         self.add_source(capture, N_QUEUES)
@@ -158,7 +108,7 @@ class TxSwitch(Switch):
                      "actions=output:sink")
 
     def set_up_latency(self) -> None:
-        self.set_up()
+        self.start_dpdk()
         self.add_veth("v-source", "in")
         self.add_veth("v-sink", "out")
         self.add_port("sink", "net_af_packet_sink,iface=v-sink,qpairs=2")
@@ -300,7 +250,7 @@ def run(context: Context) -> Dict[str, object]:
         raise NotHere("it takes root")
     cores = choose_cores()
     capture = context.directory / "flows.pcap"
-    write_capture(capture)
+    write_capture(capture, [i % N_FLOWS for i in range(N_FLOWS * 4)])
     seconds = 0.3 if args.quick else 0.5
     rates: Dict[str, Dict[str, List[Rate]]] = {}
     pings: Dict[str, List[List[int]]] = {"stock": [], "patched": []}

@@ -34,15 +34,16 @@ import os
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import time
 from pathlib import Path
 from statistics import median
 from typing import Dict, Iterator, List, NamedTuple, Sequence
 
-from daemon import BenchError, NotHere, Process, Switch, wait_until
-from machine import Cores, HugePages, Threads, choose_cores
+from daemon import BenchError, NotHere, Process, wait_until
+from dpdk import DpdkSwitch
+from machine import Cores, HugePages, choose_cores
+from packets import write_capture
 from report import Context, ratio_json, ratio_line, table
 from stats import ratio
 
@@ -97,87 +98,35 @@ class Storm(NamedTuple):
     waited: float               # Share of time that the thread waited.
 
 
-def write_capture(path: Path, n_packets: int) -> None:
-    """Writes 'n_packets' UDP packets of 60 bytes, each from another source
-    address, in pcap format."""
-    with open(path, "wb") as stream:
-        stream.write(struct.pack("<IHHiIII", 0xa1b2c3d4, 2, 4, 0, 0, 65535,
-                                 1))
-        for i in range(n_packets):
-            packet = make_packet(i)
-            stream.write(struct.pack("<IIII", 0, 0, len(packet),
-                                     len(packet)) + packet)
-
-
-def make_packet(i: int) -> bytes:
-    """Returns a UDP packet from 10.0.0.0 plus 'i'."""
-    header = struct.pack(">BBHHHBBHII", 0x45, 0, 46, 0, 0, 64, 17, 0,
-                         0x0a000000 + i, 0x0b000001)
-    words = struct.unpack(">10H", header)
-    checksum = sum(words)
-    while checksum >> 16:
-        checksum = (checksum & 0xffff) + (checksum >> 16)
-    header = header[:10] + struct.pack(">H", ~checksum & 0xffff) + header[12:]
-    return (bytes.fromhex("505400000002" "505400000001" "0800") + header
-            + struct.pack(">HHHH", 1000, 2000, 26, 0) + bytes(18))
-
-
-class StormSwitch(Switch):
+class StormSwitch(DpdkSwitch):
     """A switch that gets storms."""
 
     def __init__(self, tree: Path, directory: Path, capture: Path,
                  n_packets: int, cores: Cores) -> None:
         # Memory that is freed is kept, so that storms after the first ones
         # don't fault it in again.
-        super().__init__(tree, directory, environment={
-            "MALLOC_TRIM_THRESHOLD_": str(2 ** 40),
-            "MALLOC_MMAP_THRESHOLD_": str(2 ** 25)}, nice=-20)
+        super().__init__(tree, directory, cores, PAGES_PER_SWITCH,
+                         environment={
+                             "MALLOC_TRIM_THRESHOLD_": str(2 ** 40),
+                             "MALLOC_MMAP_THRESHOLD_": str(2 ** 25)})
         self.capture = capture
         self.n_packets = n_packets
-        self.cores = cores
         self.n_descriptors = 2048               # The default.
         self.n_upcalls = 0                      # So far.
 
     def set_up(self) -> None:
         """Starts the switch and makes it ready for storms."""
-        self.start_database()
-        # Every device and file of DPDK's is in memory only.  Revalidators
-        # have nothing to do in hours.
-        self.vsctl(
-            "--no-wait", "set", "Open_vSwitch", ".",
-            "other_config:dpdk-init=true",
-            "other_config:dpdk-extra=--no-pci --in-memory --no-telemetry "
-            f"--socket-limit {PAGES_PER_SWITCH * 2}",
-            f"other_config:dpdk-lcore-mask={1 << self.cores.main:#x}",
-            f"other_config:pmd-cpu-mask={1 << self.cores.pmd:#x}",
-            "other_config:emc-insert-inv-prob=0",
-            "other_config:flow-limit=200000",
-            "other_config:max-idle=36000000",
-            "other_config:max-revalidator=36000000")
-        self.start()
-        self.vsctl(
-            "add-br", "br0", "--", "set", "Bridge", "br0",
-            "datapath_type=netdev", "fail-mode=secure",
-            "--", "add-port", "br0", "source",
-            "--", "set", "Interface", "source", "type=dpdk",
-            "ofport_request=1",
-            f"options:dpdk-devargs=net_pcap_source,rx_pcap={self.capture}",
-            "--", "add-port", "br0", "sink",
-            "--", "set", "Interface", "sink", "type=dpdk",
-            "ofport_request=2",
-            "options:dpdk-devargs=net_null_sink,no-rx=1")
-        for port in ("source", "sink"):
-            error = self.vsctl("get", "Interface", port, "error").strip()
-            if error != "[]":
-                raise BenchError(f"port {port}: {error}")
-        self.ofctl("add-flow", f"{self.directory}/br0.mgmt",
-                   "in_port=1,actions=output:2")
+        # Revalidators have nothing to do in hours.
+        self.start_dpdk("other_config:emc-insert-inv-prob=0",
+                        "other_config:flow-limit=200000",
+                        "other_config:max-idle=36000000",
+                        "other_config:max-revalidator=36000000")
+        self.add_port("source", f"net_pcap_source,rx_pcap={self.capture}",
+                      "ofport_request=1")
+        self.add_port("sink", "net_null_sink,no-rx=1", "ofport_request=2")
+        self.forward("in_port=1,actions=output:2")
         self.appctl("upcall/disable-megaflows")
         self.appctl("upcall/set-flow-limit", "200000")
-        self.threads = Threads(self.vswitchd.pid)
-        self.pmd = self.threads.find("pmd")
-        if len(self.pmd) != 1:
-            raise BenchError(f"{len(self.pmd)} PMD threads instead of one")
 
     def tsc_hz(self) -> float:
         match = re.search(r"TSC frequency: (\d+) KHz", self.log.read_text())
@@ -414,7 +363,7 @@ class Upcalls:
     def run(self) -> Dict[str, object]:
         cores = choose_cores()
         capture = self.context.directory / "storm.pcap"
-        write_capture(capture, self.args.flows)
+        write_capture(capture, range(self.args.flows))
         allowed = os.sched_getaffinity(0)
         with HugePages(2 * PAGES_PER_SWITCH):
             try:

@@ -37,6 +37,7 @@ from typing import Callable, Dict, List
 import upcalls
 from daemon import BenchError, NotHere, Process, wait_until
 from machine import Cores, HugePages, choose_cores
+from packets import write_capture
 from report import Context, ratio_json, ratio_line, table
 from stats import ratio
 from upcalls import PAGES_PER_SWITCH, StormSwitch, Variant
@@ -187,9 +188,9 @@ class Usdt:
         cores = choose_cores()
         n = self.context.args.flows
         storm_capture = self.context.directory / "storm.pcap"
-        upcalls.write_capture(storm_capture, n)
+        write_capture(storm_capture, range(n))
         loop_capture = self.context.directory / "loop.pcap"
-        upcalls.write_capture(loop_capture, N_FORWARDED_FLOWS)
+        write_capture(loop_capture, range(N_FORWARDED_FLOWS))
         allowed = os.sched_getaffinity(0)
         with HugePages(2 * PAGES_PER_SWITCH):
             try:

@@ -1034,14 +1034,13 @@ event_stage(const struct cost_event *event, size_t stage, uint16_t values)
             ? event->stages[stage] : cost_clock_ns(event->stages[stage]));
 }
 
-/* Has 'timer', which is just being started, split into stages. */
+/* Chooses the event of 'recorder' to be split after this one, which is split,
+ * for 'interval', the configured one. */
 void
-cost_timer_split__(struct cost_timer *timer, uint32_t interval)
+cost_recorder_split__(struct cost_recorder *recorder, uint32_t interval)
 {
-    timer->recorder->split_interval = interval;
-    timer->recorder->split_in = split_gap(interval);
-    timer->split = true;
-    timer->last = timer->begin;
+    recorder->split_interval = interval;
+    recorder->split_in = split_gap(interval);
 }
 
 /* Puts 'event', which took 'total_ns', among the slowest of 'recorder', in
@@ -1204,20 +1203,34 @@ cost_timer_end__(struct cost_timer *timer, uint64_t now)
 }
 
 /* Records 'event', which the caller has measured, in 'account' for 'class'.
- * Should it be among the slowest, records the details that 'get_details',
- * which may be NULL, gets from 'aux' and 'n', too. */
+ * Should it be among the slowest, gets 'details', too.  Removes those stages
+ * from 'event' that are times, unless it is to be split or kind->always_split.
+ *
+ * If 'keep' is nonnull, '*keep' is initially NULL, used by the calling thread
+ * only, and does not outlive 'account'.  It keeps the thread's recorder, which
+ * would otherwise have to be searched for among those of all accounts that the
+ * thread uses in turn. */
 void
-cost_record(struct cost_account *account, size_t class,
-            const struct cost_event *event, cost_details_cb *get_details,
-            const void *aux, size_t n)
+cost_record(struct cost_account *account, struct cost_recorder **keep,
+            size_t class, struct cost_event *event,
+            const struct cost_details *details)
 {
-    const struct cost_details details = { get_details, aux, n };
+    struct cost_recorder *recorder;
     bool enabled;
 
     atomic_read_relaxed(&cost_config.enabled, &enabled);
-    if (enabled) {
-        cost_record__(cost_recorder_get(account), class, event, &details);
+    if (!enabled) {
+        return;
     }
+
+    recorder = keep && *keep ? *keep : cost_recorder_get(account);
+    if (keep) {
+        *keep = recorder;
+    }
+    if (!recorder->kind->always_split && !cost_recorder_split(recorder)) {
+        event->marked &= recorder->values;
+    }
+    cost_record__(recorder, class, event, details);
 }
 
 /* Does what cost_timer_cancel() does while accounting is on. */

@@ -70,8 +70,9 @@ struct smap;
  * A stage may also be a number, such as the packets in a burst, which
  * cost_timer_value() sets.
  *
- * Events that overlap, such as those of a batch, can't be bracketed.  The code
- * that handles them reads the clock itself and calls cost_record().
+ * Events that overlap, such as those of a batch, can't be bracketed, and of
+ * others somebody has read the clock already.  The code that handles them
+ * calls cost_record().
  *
  * Every event is counted and its total time recorded.  Splitting an event into
  * stages takes one more clock reading per stage, so that only one in
@@ -115,9 +116,8 @@ struct cost_kind {
     size_t n_stages;
     uint16_t values;                    /* A bit for each stage that is not a
                                          * time but a number. */
-    bool always_split;                  /* Do all events have their stages, as
-                                         * those given to cost_record() may
-                                         * have? */
+    bool always_split;                  /* Does cost_record() keep the stages
+                                         * of all events? */
 
     /* Counters, at most one of which each event increments. */
     const char *const *counters;
@@ -252,6 +252,8 @@ static inline void cost_timer_stop(struct cost_timer *, size_t stage,
                                    const void *aux, size_t n);
 static inline void cost_timer_cancel(struct cost_timer *);
 
+static inline void cost_timer_catch(struct cost_timer *);
+
 static inline void cost_timer_init(struct cost_timer *);
 static inline void cost_timer_next(struct cost_timer *, struct cost_account *,
                                    uint64_t tsc);
@@ -260,16 +262,32 @@ static inline void cost_timer_leave(struct cost_timer *, size_t stage,
                                     const void *aux, size_t n);
 static inline void cost_timer_end(struct cost_timer *);
 
-void cost_record(struct cost_account *, size_t class,
-                 const struct cost_event *, cost_details_cb *,
-                 const void *aux, size_t n);
+void cost_record(struct cost_account *, struct cost_recorder **,
+                 size_t class, struct cost_event *,
+                 const struct cost_details *);
 void cost_count(struct cost_account *, size_t class, size_t counter,
                 uint64_t n);
 
 struct cost_recorder *cost_recorder_get(struct cost_account *);
-void cost_timer_split__(struct cost_timer *, uint32_t interval);
+void cost_recorder_split__(struct cost_recorder *, uint32_t interval);
 void cost_timer_end__(struct cost_timer *, uint64_t now);
 void cost_timer_cancel__(struct cost_timer *);
+
+/* Returns true if 'recorder''s next event, which the caller must record or
+ * cancel, is to be split into stages. */
+static inline bool
+cost_recorder_split(struct cost_recorder *recorder)
+{
+    uint32_t interval;
+
+    atomic_read_relaxed(&cost_config.split_interval, &interval);
+    if (OVS_UNLIKELY(!--recorder->split_in
+                     || recorder->split_interval != interval)) {
+        cost_recorder_split__(recorder, interval);
+        return true;
+    }
+    return false;
+}
 
 /* Does what cost_timer_start() does while accounting is on, for 'recorder' of
  * the calling thread 'now'. */
@@ -277,17 +295,13 @@ static inline void
 cost_timer_start__(struct cost_timer *timer, struct cost_recorder *recorder,
                    uint64_t now)
 {
-    uint32_t interval;
-
     timer->recorder = recorder;
     timer->begin = timer->start = now;
     timer->event.marked = 0;
     timer->event.counter = COST_NO_COUNTER;
-
-    atomic_read_relaxed(&cost_config.split_interval, &interval);
-    if (OVS_UNLIKELY(!--recorder->split_in
-                     || recorder->split_interval != interval)) {
-        cost_timer_split__(timer, interval);
+    timer->split = cost_recorder_split(recorder);
+    if (OVS_UNLIKELY(timer->split)) {
+        timer->last = now;
     }
 }
 
@@ -309,10 +323,11 @@ cost_timer_start(struct cost_timer *timer, struct cost_account *account,
     timer->outer = thread->timer;
     thread->timer = timer;
 
-    timer->split = timer->open = false;
+    timer->open = false;
     atomic_read_relaxed(&cost_config.enabled, &enabled);
     if (OVS_UNLIKELY(!enabled)) {
         timer->recorder = NULL;
+        timer->split = false;
         return;
     }
 
@@ -391,6 +406,21 @@ cost_timer_cancel(struct cost_timer *timer)
     }
 }
 
+/* Makes 'timer' the calling thread's innermost only so that it catches what
+ * cost_timer_count() is given, in its event's 'counter'.  It must be
+ * cancelled. */
+static inline void
+cost_timer_catch(struct cost_timer *timer)
+{
+    struct cost_thread *thread = cost_thread_get();
+
+    timer->outer = thread->timer;
+    timer->recorder = NULL;
+    timer->split = timer->open = false;
+    timer->event.counter = COST_NO_COUNTER;
+    thread->timer = timer;
+}
+
 /* Makes 'timer' ready for cost_timer_next() and cost_timer_end(). */
 static inline void
 cost_timer_init(struct cost_timer *timer)
@@ -444,7 +474,7 @@ cost_timer_next(struct cost_timer *timer, struct cost_account *account,
         if (OVS_LIKELY(enabled)) {
             timer->outer = thread->timer;
             thread->timer = timer;
-            timer->split = timer->open = false;
+            timer->open = false;
             cost_timer_start__(timer, timer->recorder, now);
             return;
         }

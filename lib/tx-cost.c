@@ -22,17 +22,10 @@
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
 #include "ovs-thread.h"
-#include "random.h"
 #include "util.h"
 
-/* State of a thread. */
-struct tx_cost_thread {
-    struct tx_cost_burst *burst;        /* That it is sending, if any. */
-    uint32_t split_in;                  /* Bursts until the next split. */
-    uint32_t split_interval;            /* When 'split_in' was chosen. */
-};
-DEFINE_STATIC_PER_THREAD_DATA(struct tx_cost_thread, tx_cost_thread,
-                              { NULL, 1, 1 });
+/* The burst that the calling thread is sending, or NULL. */
+DEFINE_STATIC_PER_THREAD_DATA(struct tx_cost_burst *, current, NULL);
 
 /* Details of one of the slowest bursts. */
 enum {
@@ -83,12 +76,9 @@ const struct cost_kind tx_cost_kind = {
 };
 
 /* Starts 'burst', which the calling thread is going to send on tx queue 'qid'
- * of the port that 'account' is for.  'begin' is what the clock says.
- *
- * If 'recorder' is nonnull, '*recorder' is initially NULL, used by the calling
- * thread only, and does not outlive 'account'.  It keeps what would otherwise
- * have to be searched for among those of all ports that the thread sends
- * to. */
+ * of the port that 'account' is for, at 'begin', from tx_cost_now().
+ * 'recorder' is where to keep the thread's recorder for that port, or NULL
+ * (see cost_record()). */
 void
 tx_cost_begin(struct tx_cost_burst *burst, struct cost_account *account,
               struct cost_recorder **recorder, int qid, uint64_t begin)
@@ -98,24 +88,7 @@ tx_cost_begin(struct tx_cost_burst *burst, struct cost_account *account,
     burst->class = MIN(qid, TX_COST_N_QUEUES - 1);
     burst->begin = begin;
     burst->dropped = 0;
-    tx_cost_thread_get()->burst = burst;
-}
-
-/* Returns whether the next burst of 'thread' is to be split into stages.  The
- * gaps are random, as those of cost_timer_start(). */
-static bool
-tx_cost_split(struct tx_cost_thread *thread)
-{
-    uint32_t interval;
-
-    atomic_read_relaxed(&cost_config.split_interval, &interval);
-    if (OVS_LIKELY(--thread->split_in
-                   && thread->split_interval == interval)) {
-        return false;
-    }
-    thread->split_interval = interval;
-    thread->split_in = 1 + random_range(2 * interval - 1);
-    return true;
+    *current_get() = burst;
 }
 
 static void
@@ -128,39 +101,30 @@ tx_cost_get_details(uint64_t *details, const void *burst_, size_t n_packets)
 }
 
 /* Records 'burst' of 'n_packets' packets, the oldest of which has been in the
- * queue since 'queued', that was sent for 'reason' until 'end'.  'error' is
- * what netdev_send() returned. */
+ * queue since 'queued', that was sent for 'reason' until 'end', both from
+ * tx_cost_now().  'error' is what netdev_send() returned. */
 void
 tx_cost_end(struct tx_cost_burst *burst, enum tx_cost_counter reason,
             size_t n_packets, uint64_t queued, uint64_t end, int error)
 {
-    struct tx_cost_thread *thread = tx_cost_thread_get();
-    struct cost_thread *cost_thread = cost_thread_get();
-    uint64_t wait = MAX(burst->begin, queued) - queued;
-    uint64_t send = MAX(end, burst->begin) - burst->begin;
+    struct cost_details details = { tx_cost_get_details, burst, n_packets };
     struct cost_event event;
 
-    thread->burst = NULL;
+    *current_get() = NULL;
+    if (OVS_UNLIKELY(!queued || !burst->begin || !end)) {
+        return;
+    }
 
-    event.total = wait + send;
     event.counter = reason;
-    event.marked = 1u << TX_COST_PACKETS;
+    event.marked = (1u << TX_COST_WAIT | 1u << TX_COST_SEND
+                    | 1u << TX_COST_PACKETS);
+    event.stages[TX_COST_WAIT] = MAX(burst->begin, queued) - queued;
+    event.stages[TX_COST_SEND] = MAX(end, burst->begin) - burst->begin;
     event.stages[TX_COST_PACKETS] = n_packets;
-    if (OVS_UNLIKELY(tx_cost_split(thread))) {
-        event.marked |= (1u << TX_COST_WAIT) | (1u << TX_COST_SEND);
-        event.stages[TX_COST_WAIT] = wait;
-        event.stages[TX_COST_SEND] = send;
-    }
+    event.total = event.stages[TX_COST_WAIT] + event.stages[TX_COST_SEND];
 
-    if (burst->recorder && *burst->recorder) {
-        cost_thread->latest = *burst->recorder;
-    }
-    cost_record(burst->account, burst->class, &event,
-                tx_cost_get_details, burst, n_packets);
-    if (burst->recorder && cost_thread->latest
-        && cost_thread->latest->account == burst->account) {
-        *burst->recorder = cost_thread->latest;
-    }
+    cost_record(burst->account, burst->recorder, burst->class, &event,
+                &details);
     if (OVS_UNLIKELY(error)) {
         cost_count(burst->account, burst->class, TX_COST_ERRORS, 1);
     }
@@ -172,7 +136,7 @@ tx_cost_end(struct tx_cost_burst *burst, enum tx_cost_counter reason,
 void
 tx_cost_count(enum tx_cost_counter counter, size_t n)
 {
-    struct tx_cost_burst *burst = tx_cost_thread_get()->burst;
+    struct tx_cost_burst *burst = *current_get();
 
     if (burst && n) {
         cost_count(burst->account, burst->class, counter, n);

@@ -76,12 +76,13 @@ extern const struct cost_kind tx_cost_kind;
 /* A burst that is being sent by a thread. */
 struct tx_cost_burst {
     struct cost_account *account;
-    struct cost_recorder **recorder;  /* Where to keep it, or NULL. */
+    struct cost_recorder **recorder;  /* For cost_record(). */
     size_t class;
     uint64_t begin;             /* Ticks. */
     size_t dropped;             /* Packets, so far. */
 };
 
+static inline uint64_t tx_cost_now(uint64_t tsc);
 void tx_cost_begin(struct tx_cost_burst *, struct cost_account *,
                    struct cost_recorder **, int qid, uint64_t begin);
 void tx_cost_end(struct tx_cost_burst *, enum tx_cost_counter reason,
@@ -90,5 +91,18 @@ void tx_cost_count(enum tx_cost_counter, size_t n);
 
 /* Commands. */
 void tx_cost_init(void);
+
+/* Returns the time, in ticks, for the functions above, or 0 if accounting is
+ * off.  'tsc' is 0, or what the caller has just read from the CPU's time stamp
+ * counter.  A burst any time of which is 0 is not recorded. */
+static inline uint64_t
+tx_cost_now(uint64_t tsc)
+{
+    bool enabled;
+
+    atomic_read_relaxed(&cost_config.enabled, &enabled);
+    return (OVS_UNLIKELY(!enabled) ? 0
+            : tsc ? cost_clock_now_tsc(tsc) : cost_clock_now());
+}
 
 #endif /* tx-cost.h */

@@ -134,8 +134,9 @@ upcall_cost_batch_start(struct upcall_cost_batch *batch,
     *current_get() = batch;
 }
 
+/* Stops the calling thread's batch. */
 void
-upcall_cost_batch_stop(struct upcall_cost_batch *batch OVS_UNUSED)
+upcall_cost_batch_stop(void)
 {
     *current_get() = NULL;
 }
@@ -266,20 +267,6 @@ upcall_cost_translated(const struct dpif_upcall *dupcall,
     }
 }
 
-/* Makes 'timer' the calling thread's innermost, only so that it takes what
- * cost_timer_count() is given. */
-static void
-catch_counter(struct cost_timer *timer)
-{
-    struct cost_thread *thread = cost_thread_get();
-
-    timer->outer = thread->timer;
-    timer->recorder = NULL;
-    timer->split = timer->open = false;
-    timer->event.counter = COST_NO_COUNTER;
-    thread->timer = timer;
-}
-
 /* The batch is complete: what follows is done for all of its upcalls
  * together. */
 void
@@ -290,7 +277,7 @@ upcall_cost_batch_complete(void)
     if (batch) {
         batch->complete = cost_clock_now();
         batch->n_installed = 0;
-        catch_counter(&batch->timer);
+        cost_timer_catch(&batch->timer);
     }
 }
 

@@ -108,7 +108,7 @@ void upcall_cost_kernel_init(void);
 struct cost_account *upcall_cost_kernel_create(const struct dpif *);
 void upcall_cost_batch_start(struct upcall_cost_batch *,
                              struct cost_account *);
-void upcall_cost_batch_stop(struct upcall_cost_batch *);
+void upcall_cost_batch_stop(void);
 void upcall_cost_received(void);
 void upcall_cost_parsed(void);
 void upcall_cost_failed(const struct dpif_upcall *, int error);

@@ -341,10 +341,12 @@ upcall_cost_lost_lock(struct cost_account *account, enum dpif_upcall_type type,
  * 'packet_len' bytes long. */
 void
 upcall_cost_record(struct cost_account *account, size_t class,
-                   const struct cost_event *event, const struct flow *flow,
+                   struct cost_event *event, const struct flow *flow,
                    uint32_t packet_len)
 {
-    cost_record(account, class, event, get_details, flow, packet_len);
+    struct cost_details details = { get_details, flow, packet_len };
+
+    cost_record(account, NULL, class, event, &details);
 }
 
 /* Reporting. */

@@ -130,7 +130,7 @@ enum upcall_cost_type upcall_cost_type(enum dpif_upcall_type,
 size_t upcall_cost_class(enum upcall_cost_type, const struct flow *,
                          const struct ofpbuf *actions);
 void upcall_cost_record(struct cost_account *, size_t class,
-                        const struct cost_event *, const struct flow *,
+                        struct cost_event *, const struct flow *,
                         uint32_t packet_len);
 
 /* Commands. */

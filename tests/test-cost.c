@@ -317,9 +317,9 @@ check_nesting(struct cost_account *account)
     cost_accounts_free(snap, 1);
 }
 
-/* Events that were measured without a timer are recorded as they are. */
+/* Records an event in 'account' that was measured without a timer. */
 static void
-check_record(struct cost_account *account)
+record_event(struct cost_account *account, struct cost_recorder **keep)
 {
     struct cost_event event = {
         .total = 1000,
@@ -327,13 +327,25 @@ check_record(struct cost_account *account)
         .counter = BAD,
         .stages = { [SECOND] = 250, [NUMBER] = 250 },
     };
+    uint64_t number = 250;
+    struct cost_details details = { get_details, &number, DETAILS_SUM };
+
+    cost_record(account, keep, 2, &event, &details);
+}
+
+/* Events that were measured without a timer are recorded as they are, but that
+ * only some of them are split. */
+static void
+check_record(struct cost_account *account)
+{
+    struct cost_recorder *keep = NULL;
     struct cost_account_snapshot *snap;
     struct cost_hist_snapshot hist;
-    uint64_t number = 250;
 
     for (int i = 0; i < 1000; i++) {
-        cost_record(account, 2, &event, get_details, &number, DETAILS_SUM);
+        record_event(account, i % 2 ? &keep : NULL);
     }
+    ovs_assert(keep == cost_recorder_get(account));
     snap = read_account();
     cost_snapshot_stage(&snap->total, 2, TOTAL, &hist);
     ovs_assert(hist.count == 1000 && hist.min == cost_clock_ns(1000)
@@ -353,11 +365,23 @@ check_record(struct cost_account *account)
     for (size_t i = 0; i < snap->total.n_slowest; i++) {
         const struct cost_slow_event *slow = &snap->total.slowest[i];
 
-        ovs_assert(slow->marked == event.marked
+        ovs_assert(slow->marked == (1 << SECOND | 1 << NUMBER)
                    && slow->stages[SECOND] == cost_clock_ns(250)
                    && slow->stages[NUMBER] == 250
                    && slow->details[0] == 250);
     }
+    cost_accounts_free(snap, 1);
+
+    configure(true, 16);
+    for (int i = 0; i < 1000; i++) {
+        record_event(account, &keep);
+    }
+    snap = read_account();
+    ovs_assert(cost_snapshot_count(&snap->total, 2) == 2000);
+    cost_snapshot_stage(&snap->total, 2, NUMBER, &hist);
+    ovs_assert(hist.count == 2000);
+    cost_snapshot_stage(&snap->total, 2, SECOND, &hist);
+    ovs_assert(hist.count > 1000 + 1000 / 31 && hist.count < 1200);
     cost_accounts_free(snap, 1);
 }
 

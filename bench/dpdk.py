@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A switch with DPDK devices that need no NIC, and one PMD thread."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, Optional
+
+from daemon import BenchError, Switch
+from machine import Cores, Threads
+
+
+class DpdkSwitch(Switch):
+    """A switch with a bridge br0 and one PMD thread.
+
+    Its devices and DPDK's files are in memory only, 'n_pages' huge pages of
+    2 MB."""
+
+    def __init__(self, tree: Path, directory: Path, cores: Cores,
+                 n_pages: int,
+                 environment: Optional[Dict[str, str]] = None) -> None:
+        super().__init__(tree, directory, environment=environment, nice=-20)
+        self.cores = cores
+        self.n_pages = n_pages
+
+    def start_dpdk(self, *settings: str) -> None:
+        """Starts the switch, with 'settings' of the Open_vSwitch table."""
+        self.start_database()
+        self.vsctl(
+            "--no-wait", "set", "Open_vSwitch", ".",
+            "other_config:dpdk-init=true",
+            "other_config:dpdk-extra=--no-pci --in-memory --no-telemetry "
+            f"--socket-limit {self.n_pages * 2}",
+            f"other_config:dpdk-lcore-mask={1 << self.cores.main:#x}",
+            f"other_config:pmd-cpu-mask={1 << self.cores.pmd:#x}", *settings)
+        self.start()
+        self.vsctl("add-br", "br0", "--", "set", "Bridge", "br0",
+                   "datapath_type=netdev", "fail-mode=secure")
+
+    def add_port(self, name: str, devargs: str, *settings: str) -> None:
+        """Adds port 'name' to the bridge, with 'settings' of its
+        interface."""
+        self.vsctl("add-port", "br0", name, "--", "set", "Interface", name,
+                   "type=dpdk", f"options:dpdk-devargs={devargs}", *settings)
+        error = self.vsctl("get", "Interface", name, "error").strip()
+        if error != "[]":
+            raise BenchError(f"port {name}: {error}")
+
+    def forward(self, *flows: str) -> None:
+        """Adds OpenFlow 'flows', and looks for the PMD thread."""
+        for flow in flows:
+            self.ofctl("add-flow", f"{self.directory}/br0.mgmt", flow)
+        self.threads = Threads(self.vswitchd.pid)
+        self.pmd = self.threads.find("pmd")
+        if len(self.pmd) != 1:
+            raise BenchError(f"{len(self.pmd)} PMD threads instead of one")
