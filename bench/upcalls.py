@@ -291,9 +291,10 @@ def running(switch: StormSwitch) -> Iterator[StormSwitch]:
 class Upcalls:
     """The benchmark: collects storms by variant and pair."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, n_storms: int) -> None:
         self.context = context
         self.args = context.args
+        self.n_storms = n_storms        # Of each variant in a pair.
         self.storms: Dict[str, List[List[Storm]]] = {}
         self.uprobe_reference: List[float] = []
         self.left_out: Dict[str, str] = {}
@@ -326,7 +327,7 @@ class Upcalls:
             self.tsc_hz = switches[False].tsc_hz()
 
             storms: Dict[str, List[Storm]] = {v.name: [] for v in VARIANTS}
-            for block in range(self.args.storms):
+            for block in range(self.n_storms // 2):
                 for variant in order(block):
                     with running(switches[variant.patched]) as switch:
                         storms[variant.name].append(switch.storm(variant))
@@ -388,7 +389,7 @@ class Upcalls:
         rows = []
         result: Dict[str, object] = {
             "flows": self.args.flows, "pairs": self.args.pairs,
-            "storms_per_pair": 2 * self.args.storms,
+            "storms_per_pair": self.n_storms,
             "tsc_hz": self.tsc_hz, "left_out": self.left_out}
         variants: Dict[str, object] = {}
         waited = 0.0
@@ -408,7 +409,7 @@ class Upcalls:
                                         for s in storms))
         result["variants"] = variants
         print(f"  {self.args.flows:,} new flows a storm, "
-              f"{2 * self.args.storms} storms of each variant in each of "
+              f"{self.n_storms} storms of each variant in each of "
               f"{self.args.pairs} pairs\n")
         print(table(["per upcall", "us", "cycles", "min", "max",
                      "upcalls/s"], rows))
@@ -436,7 +437,8 @@ class Upcalls:
         return result
 
 
-def run(context: Context) -> Dict[str, object]:
+def check_trees(context: Context) -> None:
+    """Raises NotHere unless there can be storms."""
     if os.geteuid():
         raise NotHere("root is needed, for huge pages, uprobes and "
                       "network namespaces")
@@ -447,4 +449,8 @@ def run(context: Context) -> Dict[str, object]:
         if "DPDK" not in version:
             raise NotHere(f"{tree} is built without DPDK, which takes "
                           "--with-dpdk")
-    return Upcalls(context).run()
+
+
+def run(context: Context) -> Dict[str, object]:
+    check_trees(context)
+    return Upcalls(context, n_storms=2 * context.args.storms).run()
