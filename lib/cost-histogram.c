@@ -165,6 +165,30 @@ bucket_representative(unsigned int b)
     return MIN(MAX(mid, lower), upper);
 }
 
+/* Returns the bucket of 'snap', which is not empty, that has the duration that
+ * 'percent' percent of the durations do not exceed, by the nearest-rank
+ * method.  If that is the longest of them, returns COST_HIST_N_EDGES. */
+static unsigned int
+percentile_bucket(const struct cost_hist_snapshot *snap, double percent)
+{
+    uint64_t rank, seen = 0;
+    unsigned int b;
+
+    /* 'percent' and 99.9 / 100 are not exact in binary: without the correction
+     * the product can be a hair above a whole number. */
+    rank = ceil(percent / 100 * snap->count * (1 - 4 * DBL_EPSILON));
+    if (rank >= snap->count) {
+        return COST_HIST_N_EDGES;
+    }
+    for (b = 0; b < COST_HIST_N_EDGES; b++) {
+        seen += snap->buckets[b];
+        if (seen >= MAX(rank, 1)) {
+            break;
+        }
+    }
+    return b;
+}
+
 /* Returns a duration that 'percent' percent of the durations in 'snap' do not
  * exceed, 0 < percent <= 100, by the nearest-rank method, or 0 if there are
  * none.  The result is off by at most 4.5%, and never outside of minimum and
@@ -173,31 +197,29 @@ double
 cost_hist_snapshot_percentile(const struct cost_hist_snapshot *snap,
                               double percent)
 {
-    uint64_t rank, seen = 0;
-    unsigned int b;
-
-    if (!snap->count) {
-        return 0;
-    }
-
-    /* 'percent' and 99.9 / 100 are not exact in binary: without the correction
-     * the product can be a hair above a whole number. */
-    rank = ceil(percent / 100 * snap->count * (1 - 4 * DBL_EPSILON));
-    rank = MIN(MAX(rank, 1), snap->count);
-    for (b = 0; b < COST_HIST_N_BUCKETS; b++) {
-        seen += snap->buckets[b];
-        if (seen >= rank) {
-            break;
-        }
-    }
+    unsigned int b = snap->count ? percentile_bucket(snap, percent) : 0;
 
     if (b == 0) {
         return 0;
-    } else if (b >= COST_HIST_N_EDGES || rank == snap->count) {
+    } else if (b == COST_HIST_N_EDGES) {
         return snap->max;
     } else {
         double value = bucket_representative(b);
 
         return MIN(MAX(value, snap->min), snap->max);
     }
+}
+
+/* Does the same for a histogram of whole numbers, such as packets in a burst:
+ * returns the highest number in the bucket, so that up to 11 the result is
+ * exact, and otherwise too high by at most 9.1%. */
+uint64_t
+cost_hist_snapshot_percentile_number(const struct cost_hist_snapshot *snap,
+                                     double percent)
+{
+    unsigned int b = snap->count ? percentile_bucket(snap, percent) : 0;
+
+    return (b == 0 ? 0
+            : b == COST_HIST_N_EDGES ? snap->max
+            : MIN(cost_hist_edges[b], snap->max));
 }

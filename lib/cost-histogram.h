@@ -130,6 +130,8 @@ double cost_hist_snapshot_mean(const struct cost_hist_snapshot *);
 double cost_hist_snapshot_stddev(const struct cost_hist_snapshot *);
 double cost_hist_snapshot_percentile(const struct cost_hist_snapshot *,
                                      double percent);
+uint64_t cost_hist_snapshot_percentile_number(
+    const struct cost_hist_snapshot *, double percent);
 
 /* Adds 'n' to '*counter', which has a single writer. */
 static inline void

@@ -132,12 +132,17 @@ stage_is_number(const struct cost_kind *kind, size_t stage)
     return kind->values & (1u << stage);
 }
 
-/* Appends a cell with 'value', of what 'stage' of 'kind' is. */
+/* Appends a cell with 'value', ns or a number, of what 'stage' of 'kind'
+ * is. */
 static void
 put_stage_cell(struct ds *s, const struct cost_kind *kind, size_t stage,
-               double value)
+               uint64_t value)
 {
-    put_us_cell(s, stage_is_number(kind, stage) ? value * 1000 : value);
+    if (stage_is_number(kind, stage)) {
+        put_count_cell(s, 8, value);
+    } else {
+        put_us_cell(s, value);
+    }
 }
 
 /* Appends the bars of 'hist', what 'stage' of events of 'kind' took, to 's': a
@@ -231,10 +236,17 @@ put_table(struct ds *s, const struct cost_snapshot *snap,
         cost_snapshot_stage(snap, options->class, stage, &hist);
         ds_put_format(s, "  %-10s", kind->stages[stage]);
         put_count_cell(s, 11, hist.count);
-        put_stage_cell(s, kind, stage, cost_hist_snapshot_mean(&hist));
+        put_us_cell(s, (cost_hist_snapshot_mean(&hist)
+                        * (numbers ? 1000 : 1)));
         for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
-            put_stage_cell(s, kind, stage, cost_hist_snapshot_percentile(
-                               &hist, percentiles[i].percent));
+            double percent = percentiles[i].percent;
+
+            if (numbers) {
+                put_count_cell(s, 8, cost_hist_snapshot_percentile_number(
+                                   &hist, percent));
+            } else {
+                put_us_cell(s, cost_hist_snapshot_percentile(&hist, percent));
+            }
         }
         put_stage_cell(s, kind, stage, hist.max);
         ds_put_char(s, '\n');
@@ -360,12 +372,20 @@ n_lost(const struct cost_report *report, const struct cost_snapshot *snap,
     return n;
 }
 
+/* Appends to 's' how many events of 'class', or of all, in 'snap' were lost,
+ * if any can be. */
 static void
-put_lost(struct ds *s, uint64_t n)
+put_lost(struct ds *s, const struct cost_report *report,
+         const struct cost_snapshot *snap, size_t class)
 {
-    ds_put_cstr(s, ", ");
-    put_count(s, n);
-    ds_put_cstr(s, " lost");
+    for (size_t i = 0; i < report->n_groups; i++) {
+        if (report->groups[i].lost) {
+            ds_put_cstr(s, ", ");
+            put_count(s, n_lost(report, snap, class));
+            ds_put_cstr(s, " lost");
+            return;
+        }
+    }
 }
 
 static void
@@ -388,7 +408,7 @@ put_account(struct ds *s, const struct cost_report *report,
         account->kind->format_class(options->class, s);
     }
     ds_put_format(s, " in %.1f s", account->elapsed_ms / 1000.0);
-    put_lost(s, n_lost(report, &account->total, options->class));
+    put_lost(s, report, &account->total, options->class);
     ds_put_format(s, "\n  accounting %s, clock %s", enabled ? "on" : "off",
                   cost_clock_name());
     if (fabs(drift) >= 1000) {
@@ -425,7 +445,7 @@ put_account(struct ds *s, const struct cost_report *report,
         }
         ds_put_format(s, "%s, thread %s: ", account->name, thread->thread);
         put_plural(s, n, account->kind->name);
-        put_lost(s, n_lost(report, thread, options->class));
+        put_lost(s, report, thread, options->class);
         ds_put_char(s, '\n');
         put_stages(s, thread, options);
         if (options->class == COST_ALL_CLASSES) {
@@ -531,9 +551,15 @@ hist_to_json(const struct cost_kind *kind, size_t stage,
                        json_real_create(cost_hist_snapshot_stddev(hist)),
                        json);
         for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
-            put_stage_json(kind, stage, percentiles[i].name,
-                           json_real_create(cost_hist_snapshot_percentile(
-                               hist, percentiles[i].percent)), json);
+            double percent = percentiles[i].percent;
+
+            put_stage_json(
+                kind, stage, percentiles[i].name,
+                (stage_is_number(kind, stage)
+                 ? json_u64(cost_hist_snapshot_percentile_number(hist,
+                                                                 percent))
+                 : json_real_create(cost_hist_snapshot_percentile(
+                     hist, percent))), json);
         }
     }
     if (options->histograms) {

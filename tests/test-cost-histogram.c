@@ -171,8 +171,12 @@ check_percentiles(void)
             size_t rank = MAX(ceil(percents[i] * N / 100 - 0.000001), 1);
             double exact = values[rank - 1];
             double got = cost_hist_snapshot_percentile(&snap, percents[i]);
+            uint64_t number
+                = cost_hist_snapshot_percentile_number(&snap, percents[i]);
 
             ovs_assert(fabs(got - exact) <= exact * max_error + 0.000001);
+            ovs_assert(number >= exact && number <= exact * exp2(1.0 / 8)
+                       && (exact > 11 || number == exact));
         }
     }
 
@@ -190,6 +194,7 @@ check_percentiles(void)
     cost_hist_read(hist, &snap);
     ovs_assert(snap.buckets[0] == 1 && snap.min == 0 && snap.max == 0);
     ovs_assert(cost_hist_snapshot_percentile(&snap, 99) == 0);
+    ovs_assert(cost_hist_snapshot_percentile_number(&snap, 50) == 0);
 
     free(values);
     free(hist);
