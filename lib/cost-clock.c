@@ -18,8 +18,10 @@
 
 #include "cost-clock.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -53,9 +55,11 @@ static struct calibration calibration;
  * counter: two readings, each good to some 50 ns, give 20 ppm. */
 #define CALIBRATION_NS 5000000
 
-/* The test clock.  Each reading advances the time by the next step. */
+/* The test clock.  Each reading, or each one for 'test_event' if that is
+ * nonnull, advances the time by the next step. */
 static struct ovs_mutex test_mutex = OVS_MUTEX_INITIALIZER;
-static uint64_t test_now OVS_GUARDED_BY(test_mutex);
+static uint64_t test_now OVS_GUARDED_BY(test_mutex) = 1;
+static char *test_event OVS_GUARDED_BY(test_mutex);
 static uint64_t *test_steps OVS_GUARDED_BY(test_mutex);
 static size_t test_n_steps OVS_GUARDED_BY(test_mutex);
 static size_t test_next OVS_GUARDED_BY(test_mutex);
@@ -208,9 +212,9 @@ cost_clock_drift_ppm(void)
     return (measured - elapsed) / elapsed * 1e6;
 }
 
-/* Reads the clock 'source', out of line. */
+/* Reads the clock 'source', out of line, for 'event'. */
 uint64_t
-cost_clock_now__(int source)
+cost_clock_now__(int source, const char *event)
 {
     uint64_t now = 0;
 
@@ -221,7 +225,7 @@ cost_clock_now__(int source)
 
     case COST_CLOCK_TEST:
         ovs_mutex_lock(&test_mutex);
-        if (test_n_steps) {
+        if (test_n_steps && (!test_event || !strcmp(event, test_event))) {
             test_now += test_steps[test_next];
             if (++test_next >= test_n_steps) {
                 test_next = 0;
@@ -239,15 +243,17 @@ cost_clock_now__(int source)
     return now;
 }
 
-/* Makes each reading of the clock advance it by the next of
- * the 'n_steps' nanoseconds in 'steps', over and over again.  With 'n_steps'
- * 0, goes back to real time.
+/* Makes each reading of the clock for 'event', or each one if that is NULL,
+ * advance it by the next of the 'n_steps' nanoseconds in 'steps', over and
+ * over again.  With 'n_steps' 0, goes back to real time.
  *
  * Must not be called while anything is being measured. */
 static void
-cost_clock_set_test(const uint64_t *steps, size_t n_steps)
+cost_clock_set_test(const char *event, const uint64_t *steps, size_t n_steps)
 {
     ovs_mutex_lock(&test_mutex);
+    free(test_event);
+    test_event = nullable_xstrdup(event);
     free(test_steps);
     test_steps = n_steps ? xmemdup(steps, n_steps * sizeof *steps) : NULL;
     test_n_steps = n_steps;
@@ -264,10 +270,16 @@ cost_clock_unixctl_set(struct unixctl_conn *conn, int argc, const char *argv[],
                        void *aux OVS_UNUSED)
 {
     uint64_t *steps = xmalloc(argc * sizeof *steps);
+    const char *event = NULL;
+    size_t n = 0;
 
     for (int i = 1; i < argc; i++) {
         long long int step;
 
+        if (i == 1 && isalpha((unsigned char) argv[i][0])) {
+            event = argv[i];
+            continue;
+        }
         if (!str_to_llong(argv[i], 10, &step) || step < 0) {
             char *error = xasprintf("\"%s\" is not a number of nanoseconds",
                                     argv[i]);
@@ -277,9 +289,9 @@ cost_clock_unixctl_set(struct unixctl_conn *conn, int argc, const char *argv[],
             free(steps);
             return;
         }
-        steps[i - 1] = step;
+        steps[n++] = step;
     }
-    cost_clock_set_test(steps, argc - 1);
+    cost_clock_set_test(event, steps, n);
     unixctl_command_reply(conn, NULL);
     free(steps);
 }
@@ -289,6 +301,6 @@ cost_clock_unixctl_set(struct unixctl_conn *conn, int argc, const char *argv[],
 void
 cost_clock_dummy_register(void)
 {
-    unixctl_command_register("cost/set-test-clock", "[STEP...]", 0, INT_MAX,
-                             cost_clock_unixctl_set, NULL);
+    unixctl_command_register("cost/set-test-clock", "[EVENT] [STEP...]", 0,
+                             INT_MAX, cost_clock_unixctl_set, NULL);
 }

@@ -65,7 +65,7 @@ const char *cost_clock_name(void);
 double cost_clock_drift_ppm(void);
 void cost_clock_dummy_register(void);
 
-uint64_t cost_clock_now__(int source);
+uint64_t cost_clock_now__(int source, const char *event);
 
 /* Returns the CPU's time stamp counter, or 0 where there is none. */
 static inline uint64_t
@@ -86,31 +86,34 @@ cost_clock_tsc(void)
 #endif
 }
 
-/* Returns the clock's present reading, in ticks. */
+/* Returns the clock's present reading, in ticks.  'event' is the name of what
+ * is measured, such as "upcall": in a test, the clock may advance only for
+ * one kind of events. */
 static inline uint64_t
-cost_clock_now(void)
+cost_clock_now(const char *event)
 {
     int source;
 
     atomic_read_relaxed(&cost_clock.source, &source);
     return (OVS_LIKELY(source == COST_CLOCK_TSC)
             ? cost_clock_tsc()
-            : cost_clock_now__(source));
+            : cost_clock_now__(source, event));
 }
 
 /* Like cost_clock_now(), for a caller that has just read the CPU's time stamp
  * counter itself, on x86-64: saves reading it again when it is the clock. */
 static inline uint64_t
-cost_clock_now_tsc(uint64_t tsc OVS_UNUSED)
+cost_clock_now_tsc(const char *event, uint64_t tsc OVS_UNUSED)
 {
 #if defined(__x86_64__)
     int source;
 
     atomic_read_relaxed(&cost_clock.source, &source);
-    return OVS_LIKELY(source == COST_CLOCK_TSC) ? tsc
-                                                : cost_clock_now__(source);
+    return (OVS_LIKELY(source == COST_CLOCK_TSC)
+            ? tsc
+            : cost_clock_now__(source, event));
 #else
-    return cost_clock_now();
+    return cost_clock_now(event);
 #endif
 }
 

@@ -1242,7 +1242,7 @@ cost_timer_cancel__(struct cost_timer *timer)
     ovs_assert(thread->timer == timer);
     thread->timer = timer->outer;
     if (timer->outer) {
-        cost_timer_exclude(timer, cost_clock_now());
+        cost_timer_exclude(timer, cost_timer_now(timer));
     }
 }
 

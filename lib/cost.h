@@ -273,6 +273,13 @@ void cost_recorder_split__(struct cost_recorder *, uint32_t interval);
 void cost_timer_end__(struct cost_timer *, uint64_t now);
 void cost_timer_cancel__(struct cost_timer *);
 
+/* Returns the time, in ticks, for 'timer''s event. */
+static inline uint64_t
+cost_timer_now(const struct cost_timer *timer)
+{
+    return cost_clock_now(timer->recorder->kind->name);
+}
+
 /* Returns true if 'recorder''s next event, which the caller must record or
  * cancel, is to be split into stages. */
 static inline bool
@@ -333,11 +340,13 @@ cost_timer_start(struct cost_timer *timer, struct cost_account *account,
 
     recorder = thread->latest;
     if (OVS_LIKELY(recorder && recorder->account == account && tsc)) {
-        cost_timer_start__(timer, recorder, cost_clock_now_tsc(tsc));
+        cost_timer_start__(timer, recorder, cost_clock_now_tsc(
+                               recorder->kind->name, tsc));
     } else {
         /* Creating a recorder takes time that is not the event's. */
         recorder = cost_recorder_get(account);
-        cost_timer_start__(timer, recorder, cost_clock_now());
+        cost_timer_start__(timer, recorder,
+                           cost_clock_now(recorder->kind->name));
     }
 }
 
@@ -366,7 +375,7 @@ cost_timer_mark(size_t stage)
     struct cost_timer *timer = cost_thread_get()->timer;
 
     if (timer && OVS_UNLIKELY(timer->split)) {
-        cost_timer_mark__(timer, stage, cost_clock_now());
+        cost_timer_mark__(timer, stage, cost_timer_now(timer));
     }
 }
 
@@ -454,7 +463,7 @@ static inline void
 cost_timer_end(struct cost_timer *timer)
 {
     if (timer->open) {
-        cost_timer_end__(timer, cost_clock_now());
+        cost_timer_end__(timer, cost_timer_now(timer));
     }
 }
 
@@ -466,7 +475,9 @@ cost_timer_next(struct cost_timer *timer, struct cost_account *account,
 {
     if (timer->open) {
         struct cost_thread *thread = cost_thread_get();
-        uint64_t now = tsc ? cost_clock_now_tsc(tsc) : cost_clock_now();
+        const char *name = timer->recorder->kind->name;
+        uint64_t now = (tsc ? cost_clock_now_tsc(name, tsc)
+                        : cost_clock_now(name));
         bool enabled;
 
         cost_timer_end__(timer, now);

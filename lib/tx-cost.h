@@ -102,7 +102,8 @@ tx_cost_now(uint64_t tsc)
 
     atomic_read_relaxed(&cost_config.enabled, &enabled);
     return (OVS_UNLIKELY(!enabled) ? 0
-            : tsc ? cost_clock_now_tsc(tsc) : cost_clock_now());
+            : tsc ? cost_clock_now_tsc(tx_cost_kind.name, tsc)
+            : cost_clock_now(tx_cost_kind.name));
 }
 
 #endif /* tx-cost.h */

@@ -91,6 +91,12 @@ queues_wanted(void)
     return get_config_seq() & 1;
 }
 
+static uint64_t
+upcall_now(void)
+{
+    return cost_clock_now(upcall_cost_kernel_kind.name);
+}
+
 /* Reads CLOCK_MONOTONIC and the clock of cost accounting at the same time.  If
  * the thread was interrupted in between, tries again. */
 static void
@@ -99,12 +105,12 @@ relate_clocks(struct upcall_cost_batch *batch)
     uint64_t best = UINT64_MAX;
 
     for (int i = 0; i < 3 && best > RELATE_NS; i++) {
-        uint64_t before = cost_clock_now();
+        uint64_t before = upcall_now();
         struct timespec now;
         uint64_t took;
 
         clock_gettime(CLOCK_MONOTONIC, &now);
-        took = cost_clock_ns(cost_clock_now() - before);
+        took = cost_clock_ns(upcall_now() - before);
         if (took < best) {
             best = took;
             batch->start = before;
@@ -148,7 +154,7 @@ upcall_cost_received(void)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
-        batch->upcalls[batch->n].received = cost_clock_now();
+        batch->upcalls[batch->n].received = upcall_now();
     }
 }
 
@@ -159,7 +165,7 @@ upcall_cost_parsed(void)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
-        batch->upcalls[batch->n].parsed = cost_clock_now();
+        batch->upcalls[batch->n].parsed = upcall_now();
     }
 }
 
@@ -250,7 +256,7 @@ upcall_cost_translated(const struct dpif_upcall *dupcall,
     }
 
     upcall = &batch->upcalls[batch->n];
-    upcall->translated = cost_clock_now();
+    upcall->translated = upcall_now();
     upcall->class = upcall_cost_class(dupcall_type(dupcall), flow, actions);
     upcall->flow = flow;
     upcall->packet_len = dp_packet_size(&dupcall->packet);
@@ -275,7 +281,7 @@ upcall_cost_batch_complete(void)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
-        batch->complete = cost_clock_now();
+        batch->complete = upcall_now();
         batch->n_installed = 0;
         cost_timer_catch(&batch->timer);
     }
@@ -308,7 +314,7 @@ upcall_cost_operating(void)
 
     if (batch) {
         cost_timer_cancel(&batch->timer);
-        batch->operating = cost_clock_now();
+        batch->operating = upcall_now();
     }
 }
 
@@ -322,7 +328,7 @@ upcall_cost_operated(void)
         return;
     }
 
-    uint64_t now = cost_clock_now();
+    uint64_t now = upcall_now();
     uint64_t operate = ticks_between(batch->operating, now);
 
     for (size_t i = 0; i < batch->n; i++) {
