@@ -53,9 +53,11 @@ SYSTEM_KMOD_TESTSUITE_AT += \
 	tests/system-upcall-cost-kernel.at
 SYSTEM_USERSPACE_TESTSUITE_AT += \
 	tests/system-upcall-cost.at \
+	tests/system-usdt-macros.at \
 	tests/system-usdt-probes.at
 SYSTEM_DPDK_TESTSUITE_AT += \
-	tests/system-tx-queue-dpdk.at
+	tests/system-tx-queue-dpdk.at \
+	tests/system-usdt-probes-dpdk.at
 
 # Documentation: topics and how-tos, and man page fragments.
 DOC_SOURCE += \
