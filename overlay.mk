@@ -30,6 +30,13 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/upcall-cost-queue.c \
 	lib/upcall-cost-queue.h
 
+# lib/, on Linux only.
+if LINUX
+lib_libopenvswitch_la_SOURCES += \
+	lib/rtnetlink-addrs.c \
+	lib/rtnetlink-addrs.h
+endif
+
 # ofproto/: linked into ovs-vswitchd.
 #ofproto_libofproto_la_SOURCES += \
 #    ofproto/foo.c \
@@ -39,11 +46,13 @@ lib_libopenvswitch_la_SOURCES += \
 tests_ovstest_SOURCES += \
 	tests/test-cost.c \
 	tests/test-cost-histogram.c \
+	tests/test-netdev-addrs.c \
 	tests/test-upcall-cost-queue.c
 
 # Autotest files of tests/testsuite and of tests/system-userspace-testsuite.
 TESTSUITE_AT += \
 	tests/cost.at \
+	tests/netdev-addrs.at \
 	tests/tx-cost.at \
 	tests/tx-queue.at \
 	tests/upcall-cost.at \
@@ -52,6 +61,7 @@ TESTSUITE_AT += \
 SYSTEM_KMOD_TESTSUITE_AT += \
 	tests/system-upcall-cost-kernel.at
 SYSTEM_USERSPACE_TESTSUITE_AT += \
+	tests/system-netdev-addrs.at \
 	tests/system-upcall-cost.at \
 	tests/system-usdt-macros.at \
 	tests/system-usdt-probes.at

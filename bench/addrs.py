@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long it takes to learn the addresses of a device.
+
+A network namespace has 64, 256, and 1,024 pairs of veth devices, all up, one of
+each pair with an IPv4 address (and both with the IPv6 address that the kernel
+gives them).  A small program, netdev-addrs.c, is linked with the library of
+either tree, and calls netdev_get_addrs() when the addresses have to be read:
+
+one device   after each change on the host, what the first caller waits for,
+             and everybody else who needs the mutex
+all devices  per device, when the addresses of all of them are needed, as they
+             are when the routes of all of them have been read
+
+Processes of the two trees take turns.  A pair's figure is the median of its
+rounds.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from statistics import median
+from typing import Dict, List
+
+from daemon import BenchError, NotHere, Process, wait_until
+from machine import describe_tree
+from report import Context, ratio_json, ratio_line, table
+from stats import ratio
+
+SIZES = (64, 256, 1024)
+N_ROUNDS = 10                   # In each process.
+GOAL = 50                       # Times faster, with most devices.
+CASES = ("one device", "all devices")
+
+
+def output(*argv: str) -> str:
+    done = subprocess.run(argv, text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        raise BenchError(f"{' '.join(argv)[:100]}: {done.stdout.strip()}")
+    return done.stdout
+
+
+def build(tree: Path, program: Path) -> None:
+    """Links the program with the library of 'tree'."""
+    settings = describe_tree(tree)
+    libs = [line.split("=", 1)[1] for line in
+            (tree / "Makefile").read_text().splitlines()
+            if line.startswith(("LIBS =", "SSL_LIBS ="))]
+    output(str(tree / "libtool"), "--quiet", "--tag=CC", "--mode=link",
+           *shlex.split(settings["CC"] or "cc"),
+           *shlex.split(settings["CFLAGS"]), "-static-libtool-libs",
+           "-o", str(program),
+           str(Path(__file__).resolve().parent / "netdev-addrs.c"),
+           str(tree / "lib/libopenvswitch.la"), *shlex.split(" ".join(libs)))
+
+
+class Namespace:
+    """A network namespace that ends with this process."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.holder = Process("unshare", ["unshare", "--net", "sleep", "inf"],
+                              dict(os.environ), directory / "unshare.out")
+        own = os.readlink("/proc/self/ns/net")
+
+        def has_namespace() -> bool:
+            self.holder.check()
+            return os.readlink(f"/proc/{self.holder.pid}/ns/net") != own
+
+        wait_until(has_namespace, "a network namespace")
+        self.n_pairs = 0
+
+    def run(self, *argv: str) -> str:
+        return output("nsenter", "-t", str(self.holder.pid), "-n", *argv)
+
+    def add_pairs(self, n: int) -> None:
+        """Adds veth devices until there are 'n' pairs."""
+        lines = []
+        for i in range(self.n_pairs, n):
+            lines += [f"link add v{i} type veth peer name w{i}",
+                      f"addr add 10.{i // 256}.{i % 256}.1/24 dev v{i}",
+                      f"link set v{i} up",
+                      f"link set w{i} up"]
+        batch = self.directory / "ip.batch"
+        batch.write_text("\n".join(lines) + "\n")
+        self.run("ip", "-batch", str(batch))
+        self.n_pairs = n
+        # Wait until the kernel is done with their IPv6 addresses.
+        wait_until(lambda: "tentative" not in self.run("ip", "-6", "addr"),
+                   "IPv6 addresses", timeout=120, interval=1)
+
+    def __enter__(self) -> Namespace:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.holder.stop()
+
+
+def measure(namespace: Namespace, program: Path) -> List[float]:
+    """Returns how many microseconds the cases take."""
+    devices = [f"v{i}" for i in range(namespace.n_pairs)]
+    lines = namespace.run(str(program), str(N_ROUNDS), *devices).splitlines()
+    return [median(float(line.split()[i]) for line in lines) / 1e3
+            for i in range(len(CASES))]
+
+
+def run(context: Context) -> Dict[str, object]:
+    """Runs the benchmark; returns what it measured."""
+    args = context.args
+    if os.geteuid():
+        raise NotHere("it takes root")
+    programs = {"stock": context.directory / "stock",
+                "patched": context.directory / "patched"}
+    build(context.stock, programs["stock"])
+    build(context.ovs, programs["patched"])
+
+    times: Dict[int, Dict[str, List[List[float]]]] = {}
+    with Namespace(context.directory) as namespace:
+        for size in SIZES:
+            context.progress(f"{size} pairs of devices")
+            namespace.add_pairs(size)
+            times[size] = {name: [] for name in programs}
+            for k in range(args.pairs):
+                names = sorted(programs, reverse=bool(k % 2))
+                for name in names:
+                    times[size][name].append(
+                        measure(namespace, programs[name]))
+
+    rows = []
+    results: Dict[str, object] = {"us": {str(s): t for s, t in times.items()}}
+    for i, case in enumerate(CASES):
+        for size in SIZES:
+            stock, patched = (median(v[i] for v in times[size][name])
+                              for name in ("stock", "patched"))
+            rows.append([case, f"{size:,}", f"{stock:,.1f}", f"{patched:,.1f}",
+                         f"{stock / patched:,.0f}"])
+    print(table(["us per device", "pairs", "stock", "patched", "stock/patched"],
+                rows))
+    print()
+    for i, case in enumerate(CASES):
+        most = {name: [v[i] for v in values]
+                for name, values in times[SIZES[-1]].items()}
+        faster = ratio(most["stock"], most["patched"])
+        note = ""
+        if not i:
+            note = (f"at least {GOAL} times faster" if faster.low >= GOAL
+                    else f"less than {GOAL} times faster")
+        print(ratio_line(f"stock/patched, {case}", faster, None, note,
+                         judge=False))
+        results[f"faster, {case}"] = ratio_json(faster, None, judge=False)
+        grows = ratio(most["patched"],
+                      [v[i] for v in times[SIZES[0]]["patched"]])
+        print(ratio_line(f"patched, {SIZES[-1]}/{SIZES[0]}, {case}", grows,
+                         None, "", judge=False))
+        results[f"grows, {case}"] = ratio_json(grows, None, judge=False)
+    return results
