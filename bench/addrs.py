@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long it takes to learn the addresses of a device.
 
-A network namespace has 64, 256, and 1,024 pairs of veth devices, all up, one of
-each pair with an IPv4 address (and both with the IPv6 address that the kernel
-gives them).  A small program, netdev-addrs.c, is linked with the library of
-either tree, and calls netdev_get_addrs() when the addresses have to be read:
+A network namespace has 64, 256, and 1,024 pairs of veth devices, all up, one
+of each pair with an IPv4 address (and both with the IPv6 address that the
+kernel gives them).  A small program, netdev-addrs.c, is linked with the
+library of either tree, and calls netdev_get_addrs() when the addresses have to
+be read:
 
 one device   after each change on the host, what the first caller waits for,
              and everybody else who needs the mutex
@@ -137,8 +138,8 @@ def run(context: Context) -> Dict[str, object]:
                               for name in ("stock", "patched"))
             rows.append([case, f"{size:,}", f"{stock:,.1f}", f"{patched:,.1f}",
                          f"{stock / patched:,.0f}"])
-    print(table(["us per device", "pairs", "stock", "patched", "stock/patched"],
-                rows))
+    print(table(["us per device", "pairs", "stock", "patched",
+                 "stock/patched"], rows))
     print()
     for i, case in enumerate(CASES):
         most = {name: [v[i] for v in values]

@@ -91,6 +91,13 @@ rtnetlink_addrs_find(const struct rtnetlink_addrs_cache *cache,
     return !addrs && cache->complete ? &no_addrs : addrs;
 }
 
+/* Returns the number of addresses in 'cache', of all devices. */
+size_t
+rtnetlink_addrs_count(const struct rtnetlink_addrs_cache *cache)
+{
+    return cache->n_addrs;
+}
+
 static struct rtnetlink_addrs *
 rtnetlink_addrs_get(struct rtnetlink_addrs_cache *cache, const char *dev)
 {
@@ -193,9 +200,9 @@ rtnetlink_addrs_dump(struct rtnetlink_addrs_cache *cache, int ifindex,
     int name_of = 0;
     int error;
 
-    /* Ask for IPv4 and IPv6 at once: since Linux 6.9, the kernel dumps a single
-     * family without the lock that changes take, and then does not tell about
-     * changes that happen while it fills the last message. */
+    /* Ask for IPv4 and IPv6 at once: since Linux 6.9, the kernel dumps a
+     * single family without the lock that changes take, and then does not tell
+     * about changes that happen while it fills the last message. */
     ofpbuf_init(&request, 0);
     nl_msg_put_nlmsghdr(&request, sizeof *ifa, RTM_GETADDR, NLM_F_REQUEST);
     ifa = ofpbuf_put_zeros(&request, sizeof *ifa);

@@ -70,6 +70,7 @@ const struct rtnetlink_addrs *rtnetlink_addrs_find(
     const struct rtnetlink_addrs_cache *, const char *dev);
 int rtnetlink_addrs_read(struct rtnetlink_addrs_cache *, const char *dev,
                          const struct rtnetlink_addrs **);
+size_t rtnetlink_addrs_count(const struct rtnetlink_addrs_cache *);
 void rtnetlink_addrs_flush(struct rtnetlink_addrs_cache *);
 
 #endif /* rtnetlink-addrs.h */

@@ -181,8 +181,8 @@ check(struct ovs_cmdl_context *ctx)
         addrs_destroy(&expected);
     }
     freeifaddrs(list);
-    printf("%"PRIuSIZE" names, %"PRIuSIZE" addresses: %s\n", sset_count(&names),
-           n_addrs, n_wrong ? "wrong" : "ok");
+    printf("%"PRIuSIZE" names, %"PRIuSIZE" addresses: %s\n",
+           sset_count(&names), n_addrs, n_wrong ? "wrong" : "ok");
     sset_destroy(&names);
     if (n_wrong) {
         exit(1);
