@@ -75,6 +75,7 @@ DOC_SOURCE += \
 	Documentation/topics/upcall-cost.rst \
 	Documentation/topics/upcall-cost-kernel.rst
 MAN_FRAGMENTS += \
+	lib/tx-cost-unixctl.man \
 	lib/upcall-cost-unixctl.man
 
 # Scripts for USDT probes; Python that flake8 looks at.
