@@ -13,6 +13,8 @@ EXTRA_DIST += overlay.mk
 
 # lib/: linked into every program.
 lib_libopenvswitch_la_SOURCES += \
+	lib/bridge-cost.c \
+	lib/bridge-cost.h \
 	lib/cost.c \
 	lib/cost.h \
 	lib/cost-clock.c \
@@ -21,6 +23,8 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/cost-histogram.h \
 	lib/cost-report.c \
 	lib/cost-report.h \
+	lib/netlink-cost.c \
+	lib/netlink-cost.h \
 	lib/tx-cost.c \
 	lib/tx-cost.h \
 	lib/upcall-cost.c \
@@ -47,12 +51,15 @@ tests_ovstest_SOURCES += \
 	tests/test-cost.c \
 	tests/test-cost-histogram.c \
 	tests/test-netdev-addrs.c \
+	tests/test-netlink-cost.c \
 	tests/test-upcall-cost-queue.c
 
 # Autotest files of tests/testsuite and of tests/system-userspace-testsuite.
 TESTSUITE_AT += \
+	tests/bridge-cost.at \
 	tests/cost.at \
 	tests/netdev-addrs.at \
+	tests/netlink-cost.at \
 	tests/tx-cost.at \
 	tests/tx-queue.at \
 	tests/upcall-cost.at \
@@ -61,6 +68,7 @@ TESTSUITE_AT += \
 SYSTEM_KMOD_TESTSUITE_AT += \
 	tests/system-upcall-cost-kernel.at
 SYSTEM_USERSPACE_TESTSUITE_AT += \
+	tests/system-bridge-cost.at \
 	tests/system-netdev-addrs.at \
 	tests/system-upcall-cost.at \
 	tests/system-usdt-macros.at \
@@ -71,10 +79,14 @@ SYSTEM_DPDK_TESTSUITE_AT += \
 
 # Documentation: topics and how-tos, and man page fragments.
 DOC_SOURCE += \
+	Documentation/topics/bridge-cost.rst \
+	Documentation/topics/netlink-cost.rst \
 	Documentation/topics/tx-cost.rst \
 	Documentation/topics/upcall-cost.rst \
 	Documentation/topics/upcall-cost-kernel.rst
 MAN_FRAGMENTS += \
+	lib/bridge-cost-unixctl.man \
+	lib/netlink-cost-unixctl.man \
 	lib/tx-cost-unixctl.man \
 	lib/upcall-cost-unixctl.man
 

@@ -1,0 +1,476 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#include <config.h>
+
+#include "netlink-cost.h"
+
+#include <errno.h>
+#ifdef __linux__
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#endif
+
+#include "cost-report.h"
+#include "netlink.h"
+#include "netlink-protocol.h"
+#include "openvswitch/dynamic-string.h"
+#include "openvswitch/json.h"
+#include "openvswitch/ofpbuf.h"
+#include "ovs-thread.h"
+#include "util.h"
+
+/* Families of messages: of rtnetlink, those that messages are about; of
+ * generic Netlink, those that the kernel gives a number. */
+enum family {
+    FAMILY_LINK,
+    FAMILY_ADDR,
+    FAMILY_ROUTE,
+    FAMILY_RULE,
+    FAMILY_NEIGH,
+    FAMILY_TC,
+    FAMILY_STATS,
+    FAMILY_RTNETLINK,           /* Anything else, or nothing received. */
+
+    FAMILY_NLCTRL,
+    FAMILY_OVS_DATAPATH,
+    FAMILY_OVS_VPORT,
+    FAMILY_OVS_FLOW,
+    FAMILY_OVS_PACKET,
+    FAMILY_OVS_METER,
+    FAMILY_OVS_CT_LIMIT,
+    FAMILY_GENERIC,             /* Anything else. */
+
+    FAMILY_NETFILTER,
+    FAMILY_OTHER,
+    N_FAMILIES
+};
+
+static const char *const family_names[N_FAMILIES] = {
+    [FAMILY_LINK] = "link",
+    [FAMILY_ADDR] = "addr",
+    [FAMILY_ROUTE] = "route",
+    [FAMILY_RULE] = "rule",
+    [FAMILY_NEIGH] = "neigh",
+    [FAMILY_TC] = "tc",
+    [FAMILY_STATS] = "stats",
+    [FAMILY_RTNETLINK] = "rtnetlink",
+    [FAMILY_NLCTRL] = "nlctrl",
+    [FAMILY_OVS_DATAPATH] = "ovs_datapath",
+    [FAMILY_OVS_VPORT] = "ovs_vport",
+    [FAMILY_OVS_FLOW] = "ovs_flow",
+    [FAMILY_OVS_PACKET] = "ovs_packet",
+    [FAMILY_OVS_METER] = "ovs_meter",
+    [FAMILY_OVS_CT_LIMIT] = "ovs_ct_limit",
+    [FAMILY_GENERIC] = "generic",
+    [FAMILY_NETFILTER] = "netfilter",
+    [FAMILY_OTHER] = "other",
+};
+
+static const char *const op_names[NL_COST_N_OPS] = {
+    [NL_COST_DUMP] = "dump",
+    [NL_COST_TRANSACT] = "transact",
+    [NL_COST_NOTIFY] = "notify",
+};
+
+static const char *const stages[NL_COST_N_STAGES] = {
+    [NL_COST_SEND] = "send",
+    [NL_COST_RECEIVE] = "receive",
+    [NL_COST_REQUESTS] = "requests",
+    [NL_COST_BYTES] = "bytes",
+    [NL_COST_TOTAL] = "total",
+};
+
+static const char *const counters[NL_COST_N_COUNTERS] = {
+    [NL_COST_DONE] = "done",
+    [NL_COST_NOTHING] = "nothing",
+    [NL_COST_INTERRUPTED] = "interrupted",
+    [NL_COST_ERROR] = "error",
+    [NL_COST_OVERRUN] = "overrun",
+};
+
+/* Details of one of the slowest calls. */
+enum {
+    DETAIL_TYPE,                        /* nlmsg_type. */
+    N_DETAILS
+};
+
+static void
+format_class(size_t class, struct ds *s)
+{
+    ds_put_cstr(s, op_names[class]);
+}
+
+const struct cost_kind nl_cost_kind = {
+    .name = "call",
+    .stages = stages,
+    .n_stages = NL_COST_N_STAGES,
+    .values = 1u << NL_COST_REQUESTS | 1u << NL_COST_BYTES,
+    .always_split = true,
+    .counters = counters,
+    .n_counters = NL_COST_N_COUNTERS,
+    .n_classes = NL_COST_N_OPS,
+    .format_class = format_class,
+    .n_details = N_DETAILS,
+};
+
+/* Set by nl_cost_init(). */
+static atomic_bool initialized;
+
+/* The account of each family, or NULL so far. */
+static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
+static ATOMIC(struct cost_account *) accounts[N_FAMILIES];
+
+/* The family of each nlmsg_type of generic Netlink, plus 1, or 0 if it is not
+ * known. */
+#define N_GENERIC_TYPES 1024
+static atomic_uint8_t generic_types[N_GENERIC_TYPES];
+
+/* A thread's recorders, for cost_record(). */
+struct nl_cost_thread {
+    struct cost_recorder *recorders[N_FAMILIES];
+};
+DEFINE_STATIC_PER_THREAD_DATA(struct nl_cost_thread, nl_cost_thread,
+                              { { NULL } });
+
+/* Families. */
+
+/* Tells that 'type' is the nlmsg_type of the generic Netlink family named
+ * 'name'. */
+void
+nl_cost_define_family(uint16_t type, const char *name)
+{
+    for (size_t i = FAMILY_NLCTRL; i < FAMILY_GENERIC; i++) {
+        if (type < N_GENERIC_TYPES && !strcmp(name, family_names[i])) {
+            atomic_store_relaxed(&generic_types[type], (uint8_t) (i + 1));
+        }
+    }
+}
+
+#ifdef __linux__
+static enum family
+rtnetlink_family(uint16_t type)
+{
+    switch (type) {
+    case RTM_NEWLINK:
+    case RTM_DELLINK:
+    case RTM_GETLINK:
+    case RTM_SETLINK:
+        return FAMILY_LINK;
+
+    case RTM_NEWADDR:
+    case RTM_DELADDR:
+    case RTM_GETADDR:
+        return FAMILY_ADDR;
+
+    case RTM_NEWROUTE:
+    case RTM_DELROUTE:
+    case RTM_GETROUTE:
+        return FAMILY_ROUTE;
+
+    case RTM_NEWRULE:
+    case RTM_DELRULE:
+    case RTM_GETRULE:
+        return FAMILY_RULE;
+
+    case RTM_NEWNEIGH:
+    case RTM_DELNEIGH:
+    case RTM_GETNEIGH:
+        return FAMILY_NEIGH;
+
+    case RTM_NEWQDISC:
+    case RTM_DELQDISC:
+    case RTM_GETQDISC:
+    case RTM_NEWTCLASS:
+    case RTM_DELTCLASS:
+    case RTM_GETTCLASS:
+    case RTM_NEWTFILTER:
+    case RTM_DELTFILTER:
+    case RTM_GETTFILTER:
+    case RTM_NEWACTION:
+    case RTM_DELACTION:
+    case RTM_GETACTION:
+        return FAMILY_TC;
+
+    case RTM_NEWSTATS:
+    case RTM_GETSTATS:
+        return FAMILY_STATS;
+
+    default:
+        return FAMILY_RTNETLINK;
+    }
+}
+
+static enum family
+get_family(int protocol, uint16_t type)
+{
+    uint8_t family = 0;
+
+    switch (protocol) {
+    case NETLINK_ROUTE:
+        return rtnetlink_family(type);
+
+    case NETLINK_GENERIC:
+        if (type == GENL_ID_CTRL) {
+            return FAMILY_NLCTRL;
+        } else if (type < N_GENERIC_TYPES) {
+            atomic_read_relaxed(&generic_types[type], &family);
+        }
+        return family ? family - 1 : FAMILY_GENERIC;
+
+    case NETLINK_NETFILTER:
+        return FAMILY_NETFILTER;
+
+    default:
+        return FAMILY_OTHER;
+    }
+}
+
+static bool
+is_upcall_socket(enum nl_cost_op op, int protocol)
+{
+    return op == NL_COST_NOTIFY && protocol == NETLINK_GENERIC;
+}
+
+static bool
+dump_is_interrupted(const struct ofpbuf *buf)
+{
+    return nl_msg_nlmsghdr(buf)->nlmsg_flags & NLM_F_DUMP_INTR;
+}
+#else /* !__linux__ */
+static enum family
+get_family(int protocol OVS_UNUSED, uint16_t type OVS_UNUSED)
+{
+    return FAMILY_OTHER;
+}
+
+static bool
+is_upcall_socket(enum nl_cost_op op OVS_UNUSED, int protocol OVS_UNUSED)
+{
+    return false;
+}
+
+static bool
+dump_is_interrupted(const struct ofpbuf *buf OVS_UNUSED)
+{
+    return false;
+}
+#endif
+
+/* Returns the account of 'family', which it creates if necessary. */
+static struct cost_account *
+get_account(enum family family)
+{
+    struct cost_account *account;
+
+    atomic_read_explicit(&accounts[family], &account, memory_order_acquire);
+    if (OVS_LIKELY(account)) {
+        return account;
+    }
+
+    ovs_mutex_lock(&mutex);
+    atomic_read_relaxed(&accounts[family], &account);
+    if (!account) {
+        account = cost_account_create(&nl_cost_kind, family_names[family]);
+        atomic_store_explicit(&accounts[family], account,
+                              memory_order_release);
+    }
+    ovs_mutex_unlock(&mutex);
+    return account;
+}
+
+/* Recording. */
+
+/* Returns the clock's present reading.  When a test has set the clock, there
+ * is one for each call: the first stage takes 2 us, the next one 3 us. */
+static uint64_t
+clock_now(struct nl_cost *call)
+{
+    if (OVS_UNLIKELY(call->n_readings)) {
+        return call->last + 1000 * ++call->n_readings;
+    }
+    return cost_clock_now(nl_cost_kind.name);
+}
+
+/* Ends 'stage' of 'call'. */
+static void
+end_stage(struct nl_cost *call, enum nl_cost_stage stage)
+{
+    uint64_t now = clock_now(call);
+    /* The time stamp counters of two CPUs may differ by a few ticks. */
+    uint64_t ticks = now > call->last ? now - call->last : 0;
+
+    call->last = now;
+    call->event.stages[stage] = ticks;
+    call->event.marked |= 1u << stage;
+    call->event.total += ticks;
+}
+
+/* Starts 'call' of kind 'op', on a socket of 'protocol', for messages with
+ * nlmsg_type 'type', or the first of them if there are several.  In case of
+ * NL_COST_NOTIFY, the type is yet to be seen.
+ *
+ * Sockets that receive upcalls are not accounted for. */
+void
+nl_cost_start(struct nl_cost *call, enum nl_cost_op op, int protocol,
+              uint16_t type)
+{
+    bool enabled, ready;
+    int source;
+
+    atomic_read_relaxed(&cost_config.enabled, &enabled);
+    atomic_read_relaxed(&initialized, &ready);
+    if (!enabled || !ready || is_upcall_socket(op, protocol)) {
+        call->last = 0;
+        return;
+    }
+
+    call->op = op;
+    call->protocol = protocol;
+    call->type = type;
+    call->event.total = 0;
+    call->event.marked = 0;
+    call->event.counter = NL_COST_DONE;
+
+    atomic_read_relaxed(&cost_clock.source, &source);
+    call->n_readings = source == COST_CLOCK_TEST;
+    call->last = call->n_readings ? 1 : clock_now(call);
+}
+
+/* Tells that 'n_requests' have been sent, or could not be sent. */
+void
+nl_cost_sent(struct nl_cost *call, size_t n_requests)
+{
+    if (call->last) {
+        end_stage(call, NL_COST_SEND);
+        call->event.stages[NL_COST_REQUESTS] = n_requests;
+        call->event.marked |= 1u << NL_COST_REQUESTS;
+    }
+}
+
+/* Tells that 'buf' has been received, or 'error' if that is not 0.  There may
+ * be more to be received in the same call. */
+void
+nl_cost_received(struct nl_cost *call, int error, const struct ofpbuf *buf)
+{
+    if (!call->last) {
+        return;
+    }
+
+    if (!(call->event.marked & (1u << NL_COST_BYTES))) {
+        call->event.stages[NL_COST_BYTES] = 0;
+        call->event.marked |= 1u << NL_COST_BYTES;
+    }
+    if (!error) {
+        call->event.stages[NL_COST_BYTES] += buf->size;
+        if (call->op == NL_COST_NOTIFY) {
+            call->type = nl_msg_nlmsghdr(buf)->nlmsg_type;
+        } else if (call->op == NL_COST_DUMP && dump_is_interrupted(buf)) {
+            call->event.counter = NL_COST_INTERRUPTED;
+        }
+    }
+}
+
+static void
+get_details(uint64_t *details, const void *call_, size_t n OVS_UNUSED)
+{
+    const struct nl_cost *call = call_;
+
+    details[DETAIL_TYPE] = call->type;
+}
+
+/* Ends 'call' with 'error', or 0, and records it. */
+void
+nl_cost_stop(struct nl_cost *call, int error)
+{
+    const struct cost_details details = { get_details, call, 0 };
+    enum family family;
+
+    if (!call->last) {
+        return;
+    }
+
+    if (call->event.marked & (1u << NL_COST_BYTES)) {
+        end_stage(call, NL_COST_RECEIVE);
+    }
+    if (error) {
+        call->event.counter = (error == EAGAIN ? NL_COST_NOTHING
+                               : error == ENOBUFS ? NL_COST_OVERRUN
+                               : NL_COST_ERROR);
+    }
+    family = get_family(call->protocol, call->type);
+    cost_record(get_account(family),
+                &nl_cost_thread_get()->recorders[family], call->op,
+                &call->event, &details);
+}
+
+/* Reporting. */
+
+/* Sets '*class' to that named 's'.  Returns false if there is no such
+ * class. */
+static bool
+class_from_string(const char *s, size_t *class)
+{
+    for (size_t i = 0; i < NL_COST_N_OPS; i++) {
+        if (!strcmp(s, op_names[i])) {
+            *class = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void
+format_details(const char *account OVS_UNUSED, const uint64_t *details,
+               struct ds *s)
+{
+    ds_put_format(s, "nlmsg_type %"PRIu64, details[DETAIL_TYPE]);
+}
+
+static void
+details_to_json(const char *account OVS_UNUSED, const uint64_t *details,
+                struct json *json)
+{
+    json_object_put(json, "nlmsg_type",
+                    json_integer_create(details[DETAIL_TYPE]));
+}
+
+/* Starts accounting and registers the netlink/cost-* commands. */
+void
+nl_cost_init(void)
+{
+    static const struct cost_kind *const kinds[] = { &nl_cost_kind };
+    static const struct cost_counter_group groups[] = {
+        { "result", NL_COST_DONE, NL_COST_OVERRUN, false },
+        { "lost", NL_COST_OVERRUN, NL_COST_N_COUNTERS, true },
+    };
+    static const struct cost_report report = {
+        .prefix = "netlink",
+        .object = "account",
+        .kinds = kinds,
+        .n_kinds = ARRAY_SIZE(kinds),
+        .groups = groups,
+        .n_groups = ARRAY_SIZE(groups),
+        .class_from_string = class_from_string,
+        .class_help = "dump, transact or notify",
+        .format_details = format_details,
+        .details_to_json = details_to_json,
+    };
+
+    cost_report_register(&report);
+    cost_clock_init();
+    atomic_store_relaxed(&initialized, true);
+}
