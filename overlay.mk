@@ -25,6 +25,8 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/cost-report.h \
 	lib/netlink-cost.c \
 	lib/netlink-cost.h \
+	lib/revalidator-cost.c \
+	lib/revalidator-cost.h \
 	lib/tx-cost.c \
 	lib/tx-cost.h \
 	lib/upcall-cost.c \
@@ -60,6 +62,7 @@ TESTSUITE_AT += \
 	tests/cost.at \
 	tests/netdev-addrs.at \
 	tests/netlink-cost.at \
+	tests/revalidator-cost.at \
 	tests/tx-cost.at \
 	tests/tx-queue.at \
 	tests/upcall-cost.at \
@@ -70,6 +73,7 @@ SYSTEM_KMOD_TESTSUITE_AT += \
 SYSTEM_USERSPACE_TESTSUITE_AT += \
 	tests/system-bridge-cost.at \
 	tests/system-netdev-addrs.at \
+	tests/system-revalidator-cost.at \
 	tests/system-upcall-cost.at \
 	tests/system-usdt-macros.at \
 	tests/system-usdt-probes.at
@@ -81,12 +85,14 @@ SYSTEM_DPDK_TESTSUITE_AT += \
 DOC_SOURCE += \
 	Documentation/topics/bridge-cost.rst \
 	Documentation/topics/netlink-cost.rst \
+	Documentation/topics/revalidator-cost.rst \
 	Documentation/topics/tx-cost.rst \
 	Documentation/topics/upcall-cost.rst \
 	Documentation/topics/upcall-cost-kernel.rst
 MAN_FRAGMENTS += \
 	lib/bridge-cost-unixctl.man \
 	lib/netlink-cost-unixctl.man \
+	lib/revalidator-cost-unixctl.man \
 	lib/tx-cost-unixctl.man \
 	lib/upcall-cost-unixctl.man
 

@@ -153,27 +153,14 @@ clock_now(void)
     return cost_clock_now(loop_kind.name);
 }
 
-/* Returns the ticks since 'last', which becomes 'now'.  The time stamp
- * counters of two CPUs may differ by a few ticks. */
+/* Returns the ticks since 'last', which becomes 'now'. */
 static uint64_t
 ticks_since(uint64_t *last, uint64_t now)
 {
-    uint64_t ticks = now > *last ? now - *last : 0;
+    uint64_t ticks = cost_clock_between(*last, now);
 
     *last = now;
     return ticks;
-}
-
-/* Adds 'ticks' to 'stage' of 'event'. */
-static void
-add_ticks(struct cost_event *event, size_t stage, uint64_t ticks)
-{
-    if (event->marked & (1u << stage)) {
-        event->stages[stage] += ticks;
-    } else {
-        event->stages[stage] = ticks;
-        event->marked |= 1u << stage;
-    }
 }
 
 /* Returns the class named 'name', which is created if there is none. */
@@ -235,7 +222,7 @@ get_loop_details(uint64_t *details, const void *aux OVS_UNUSED,
 static void
 end_stage(uint64_t now)
 {
-    add_ticks(&loop.event, loop.stage, ticks_since(&loop.last, now));
+    cost_event_add(&loop.event, loop.stage, ticks_since(&loop.last, now));
 }
 
 /* Ends an iteration of the main loop, if one has been started, and starts the

@@ -117,6 +117,14 @@ cost_clock_now_tsc(const char *event, uint64_t tsc OVS_UNUSED)
 #endif
 }
 
+/* Returns the ticks from 'from' to 'to'.  The time stamp counters of two CPUs
+ * may differ by a few ticks. */
+static inline uint64_t
+cost_clock_between(uint64_t from, uint64_t to)
+{
+    return OVS_LIKELY(to > from) ? to - from : 0;
+}
+
 /* Returns how many nanoseconds 'ticks', a difference between two readings,
  * are. */
 static inline uint64_t

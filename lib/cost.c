@@ -1196,8 +1196,7 @@ cost_timer_end__(struct cost_timer *timer, uint64_t now)
         cost_timer_mark__(timer, timer->stage, now);
     }
     timer->open = false;
-    timer->event.total = OVS_LIKELY(now > timer->start) ? now - timer->start
-                                                        : 0;
+    timer->event.total = cost_clock_between(timer->start, now);
     cost_record__(timer->recorder, timer->class, &timer->event,
                   &timer->details);
 }

@@ -203,6 +203,10 @@ struct cost_event {
                                          * 'marked'. */
 };
 
+static inline void cost_event_init(struct cost_event *);
+static inline void cost_event_add(struct cost_event *, size_t stage,
+                                  uint64_t n);
+
 /* Fills in the details of a slow event, kind->n_details words.  'aux' and 'n'
  * are what was given when the event stopped. */
 typedef void cost_details_cb(uint64_t *details, const void *aux, size_t n);
@@ -296,6 +300,27 @@ cost_recorder_split(struct cost_recorder *recorder)
     return false;
 }
 
+/* Makes 'event' one of which nothing is known. */
+static inline void
+cost_event_init(struct cost_event *event)
+{
+    event->total = 0;
+    event->marked = 0;
+    event->counter = COST_NO_COUNTER;
+}
+
+/* Adds 'n', ticks or a value, to 'stage' of 'event'. */
+static inline void
+cost_event_add(struct cost_event *event, size_t stage, uint64_t n)
+{
+    if (event->marked & (1u << stage)) {
+        event->stages[stage] += n;
+    } else {
+        event->stages[stage] = n;
+        event->marked |= 1u << stage;
+    }
+}
+
 /* Does what cost_timer_start() does while accounting is on, for 'recorder' of
  * the calling thread 'now'. */
 static inline void
@@ -354,15 +379,8 @@ cost_timer_start(struct cost_timer *timer, struct cost_account *account,
 static inline void
 cost_timer_mark__(struct cost_timer *timer, size_t stage, uint64_t now)
 {
-    /* The time stamp counters of two CPUs may differ by a few ticks. */
-    uint64_t ticks = OVS_LIKELY(now > timer->last) ? now - timer->last : 0;
-
-    if (timer->event.marked & (1u << stage)) {
-        timer->event.stages[stage] += ticks;
-    } else {
-        timer->event.stages[stage] = ticks;
-        timer->event.marked |= 1u << stage;
-    }
+    cost_event_add(&timer->event, stage,
+                   cost_clock_between(timer->last, now));
     timer->last = now;
 }
 

@@ -310,8 +310,7 @@ static void
 end_stage(struct nl_cost *call, enum nl_cost_stage stage)
 {
     uint64_t now = clock_now(call);
-    /* The time stamp counters of two CPUs may differ by a few ticks. */
-    uint64_t ticks = now > call->last ? now - call->last : 0;
+    uint64_t ticks = cost_clock_between(call->last, now);
 
     call->last = now;
     call->event.stages[stage] = ticks;

@@ -189,22 +189,6 @@ upcall_cost_failed(const struct dpif_upcall *dupcall, int error)
     }
 }
 
-/* Returns how long it is from 'from' to 'to'.  The time stamp counters of two
- * CPUs may differ by a few ticks. */
-static uint64_t
-ticks_between(uint64_t from, uint64_t to)
-{
-    return to > from ? to - from : 0;
-}
-
-static void
-set_stage(struct cost_event *event, enum upcall_cost_kernel_stage stage,
-          uint64_t ticks)
-{
-    event->stages[stage] = ticks;
-    event->marked |= 1u << stage;
-}
-
 /* The inverse of cost_clock_ns(), for up to 18 minutes. */
 static uint64_t
 ns_to_ticks(uint64_t ns)
@@ -225,17 +209,17 @@ translated_stages(const struct upcall_cost_batch *batch,
 {
     event->total = 0;
     if (upcall->queued_ns && batch->start_ns) {
-        uint64_t received_ns = batch->start_ns
-            + cost_clock_ns(ticks_between(batch->start, upcall->received));
+        uint64_t ticks = cost_clock_between(batch->start, upcall->received);
+        uint64_t received_ns = batch->start_ns + cost_clock_ns(ticks);
 
-        event->total = ns_to_ticks(ticks_between(upcall->queued_ns,
+        event->total = ns_to_ticks(cost_clock_between(upcall->queued_ns,
                                                  received_ns));
-        set_stage(event, UPCALL_COST_K_QUEUE, event->total);
+        cost_event_add(event, UPCALL_COST_K_QUEUE, event->total);
     }
-    set_stage(event, UPCALL_COST_K_PARSE,
-              ticks_between(upcall->received, upcall->parsed));
-    set_stage(event, UPCALL_COST_K_TRANSLATE,
-              ticks_between(upcall->parsed, upcall->translated));
+    cost_event_add(event, UPCALL_COST_K_PARSE,
+              cost_clock_between(upcall->received, upcall->parsed));
+    cost_event_add(event, UPCALL_COST_K_TRANSLATE,
+              cost_clock_between(upcall->parsed, upcall->translated));
 }
 
 /* It has been translated, from a packet of 'flow' to 'actions', with the
@@ -267,7 +251,8 @@ upcall_cost_translated(const struct dpif_upcall *dupcall,
         struct cost_event event = { .counter = COST_NO_COUNTER };
 
         translated_stages(batch, upcall, &event);
-        event.total += ticks_between(upcall->received, upcall->translated);
+        event.total += cost_clock_between(upcall->received,
+                                          upcall->translated);
         upcall_cost_record(batch->account, upcall->class, &event, flow,
                            upcall->packet_len);
     }
@@ -329,7 +314,7 @@ upcall_cost_operated(void)
     }
 
     uint64_t now = upcall_now();
-    uint64_t operate = ticks_between(batch->operating, now);
+    uint64_t operate = cost_clock_between(batch->operating, now);
 
     for (size_t i = 0; i < batch->n; i++) {
         const struct upcall_cost_upcall *upcall = &batch->upcalls[i];
@@ -344,19 +329,20 @@ upcall_cost_operated(void)
                              : UPCALL_COST_REFUSED);
         }
         translated_stages(batch, upcall, &event);
-        set_stage(&event, UPCALL_COST_K_WAIT,
-                  ticks_between(upcall->translated, batch->complete));
-        set_stage(&event, UPCALL_COST_K_INSTALL,
-                  ticks_between(batch->complete, batch->operating));
-        set_stage(&event, UPCALL_COST_K_OPERATE, operate);
+        cost_event_add(&event, UPCALL_COST_K_WAIT,
+                  cost_clock_between(upcall->translated, batch->complete));
+        cost_event_add(&event, UPCALL_COST_K_INSTALL,
+                  cost_clock_between(batch->complete, batch->operating));
+        cost_event_add(&event, UPCALL_COST_K_OPERATE, operate);
         if (event.marked & 1u << UPCALL_COST_K_QUEUE) {
-            set_stage(&event, UPCALL_COST_K_OVERHEAD, event.total + operate);
+            cost_event_add(&event, UPCALL_COST_K_OVERHEAD,
+                           event.total + operate);
         }
         if (!i) {
             /* Once per batch. */
-            set_stage(&event, UPCALL_COST_K_BATCH, batch->n);
+            cost_event_add(&event, UPCALL_COST_K_BATCH, batch->n);
         }
-        event.total += ticks_between(upcall->received, now);
+        event.total += cost_clock_between(upcall->received, now);
         upcall_cost_record(batch->account, upcall->class, &event,
                            upcall->flow, upcall->packet_len);
     }
