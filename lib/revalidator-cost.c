@@ -263,7 +263,7 @@ begin_share(struct revalidator_cost_thread *thread)
     cost_event_init(&thread->share);
     if (thread->end) {
         cost_event_add(&thread->share, REVALIDATOR_COST_IDLE,
-                  cost_clock_between(thread->end, thread->begin));
+                       cost_clock_between(thread->end, thread->begin));
     }
     thread->n_flows = 0;
     memset(thread->counters, 0, sizeof thread->counters);
@@ -289,7 +289,7 @@ revalidator_cost_round_begin(struct revalidator_cost *cost,
         thread->last_phase = thread->begin;
         if (thread->share.marked & (1u << REVALIDATOR_COST_IDLE)) {
             cost_event_add(&thread->round, REVALIDATOR_COST_R_IDLE,
-                      thread->share.stages[REVALIDATOR_COST_IDLE]);
+                           thread->share.stages[REVALIDATOR_COST_IDLE]);
         }
     }
 }

@@ -243,9 +243,9 @@ start_timer(struct cost_timer *timer, const struct upcall_cost_batch *batch,
     timer->begin = timer->start = upcall->received - queue;
     if (upcall->split) {
         cost_event_add(event, UPCALL_COST_K_PARSE,
-                  cost_clock_between(upcall->received, upcall->parsed));
+                       cost_clock_between(upcall->received, upcall->parsed));
         cost_event_add(event, UPCALL_COST_K_TRANSLATE,
-                  cost_clock_between(upcall->parsed, upcall->translated));
+                       cost_clock_between(upcall->parsed, upcall->translated));
     }
 }
 
@@ -359,13 +359,15 @@ upcall_cost_operated(void)
             uint64_t operate = cost_clock_between(batch->operating, now);
 
             cost_event_add(event, UPCALL_COST_K_WAIT,
-                      cost_clock_between(upcall->translated, batch->complete));
+                           cost_clock_between(upcall->translated,
+                                              batch->complete));
             cost_event_add(event, UPCALL_COST_K_INSTALL,
-                      cost_clock_between(batch->complete, batch->operating));
+                           cost_clock_between(batch->complete,
+                                              batch->operating));
             cost_event_add(event, UPCALL_COST_K_OPERATE, operate);
             if (event->marked & 1u << UPCALL_COST_K_QUEUE) {
                 cost_event_add(event, UPCALL_COST_K_OVERHEAD,
-                          event->stages[UPCALL_COST_K_QUEUE] + operate);
+                               event->stages[UPCALL_COST_K_QUEUE] + operate);
             }
         }
         if (!i) {
