@@ -131,6 +131,8 @@ upcall_cost_batch_start(struct upcall_cost_batch *batch,
 
     atomic_read_relaxed(&cost_config.enabled, &enabled);
     batch->account = enabled ? account : NULL;
+    batch->recorder = NULL;
+    batch->split = false;
     batch->n = 0;
     if (batch->account && queues_wanted()) {
         relate_clocks(batch);
@@ -147,6 +149,13 @@ upcall_cost_batch_stop(void)
     *current_get() = NULL;
 }
 
+/* Returns the clock's reading if 'split', otherwise 0. */
+static uint64_t
+now_if(bool split)
+{
+    return OVS_UNLIKELY(split) ? upcall_now() : 0;
+}
+
 /* An upcall has been received. */
 void
 upcall_cost_received(void)
@@ -154,7 +163,13 @@ upcall_cost_received(void)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
-        batch->upcalls[batch->n].received = upcall_now();
+        struct upcall_cost_upcall *upcall = &batch->upcalls[batch->n];
+
+        if (!batch->recorder) {
+            batch->recorder = cost_recorder_get(batch->account);
+        }
+        upcall->split = cost_recorder_split(batch->recorder);
+        upcall->received = upcall_now();
     }
 }
 
@@ -165,7 +180,9 @@ upcall_cost_parsed(void)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
-        batch->upcalls[batch->n].parsed = upcall_now();
+        struct upcall_cost_upcall *upcall = &batch->upcalls[batch->n];
+
+        upcall->parsed = now_if(upcall->split);
     }
 }
 
@@ -200,26 +217,36 @@ ns_to_ticks(uint64_t ns)
             << COST_CLOCK_SHIFT) / mult;
 }
 
-/* Sets the stages of 'event' that are known once 'upcall' is translated, and
- * the total to the time before it was received, if that is known. */
+/* Starts 'timer' for 'upcall', from when it was put into the queue, if that is
+ * known, or from when it was received. */
 static void
-translated_stages(const struct upcall_cost_batch *batch,
-                  const struct upcall_cost_upcall *upcall,
-                  struct cost_event *event)
+start_timer(struct cost_timer *timer, const struct upcall_cost_batch *batch,
+            const struct upcall_cost_upcall *upcall)
 {
-    event->total = 0;
+    struct cost_event *event = &timer->event;
+    uint64_t queue = 0;
+
+    cost_event_init(event);
     if (upcall->queued_ns && batch->start_ns) {
         uint64_t ticks = cost_clock_between(batch->start, upcall->received);
         uint64_t received_ns = batch->start_ns + cost_clock_ns(ticks);
 
-        event->total = ns_to_ticks(cost_clock_between(upcall->queued_ns,
-                                                 received_ns));
-        cost_event_add(event, UPCALL_COST_K_QUEUE, event->total);
+        queue = ns_to_ticks(cost_clock_between(upcall->queued_ns,
+                                               received_ns));
+        if (upcall->split) {
+            cost_event_add(event, UPCALL_COST_K_QUEUE, queue);
+        }
     }
-    cost_event_add(event, UPCALL_COST_K_PARSE,
-              cost_clock_between(upcall->received, upcall->parsed));
-    cost_event_add(event, UPCALL_COST_K_TRANSLATE,
-              cost_clock_between(upcall->parsed, upcall->translated));
+    timer->recorder = batch->recorder;
+    timer->outer = NULL;
+    timer->split = false;       /* That is done here. */
+    timer->begin = timer->start = upcall->received - queue;
+    if (upcall->split) {
+        cost_event_add(event, UPCALL_COST_K_PARSE,
+                       cost_clock_between(upcall->received, upcall->parsed));
+        cost_event_add(event, UPCALL_COST_K_TRANSLATE,
+                       cost_clock_between(upcall->parsed, upcall->translated));
+    }
 }
 
 /* It has been translated, from a packet of 'flow' to 'actions', with the
@@ -240,20 +267,20 @@ upcall_cost_translated(const struct dpif_upcall *dupcall,
     }
 
     upcall = &batch->upcalls[batch->n];
-    upcall->translated = upcall_now();
+    upcall->translated = now_if(upcall->split);
     upcall->class = upcall_cost_class(dupcall_type(dupcall), flow, actions);
     upcall->flow = flow;
     upcall->packet_len = dp_packet_size(&dupcall->packet);
     if (!error) {
+        batch->split |= upcall->split;
         batch->n++;
     } else {
         /* It does not take part in the rest. */
-        struct cost_event event = { .counter = COST_NO_COUNTER };
+        uint64_t now = upcall->split ? upcall->translated : upcall_now();
+        struct cost_timer timer;
 
-        translated_stages(batch, upcall, &event);
-        event.total += cost_clock_between(upcall->received,
-                                          upcall->translated);
-        upcall_cost_record(batch->account, upcall->class, &event, flow,
+        start_timer(&timer, batch, upcall);
+        upcall_cost_record(&timer, now, upcall->class, flow,
                            upcall->packet_len);
     }
 }
@@ -266,7 +293,7 @@ upcall_cost_batch_complete(void)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
-        batch->complete = upcall_now();
+        batch->complete = now_if(batch->split);
         batch->n_installed = 0;
         cost_timer_catch(&batch->timer);
     }
@@ -299,7 +326,7 @@ upcall_cost_operating(void)
 
     if (batch) {
         cost_timer_cancel(&batch->timer);
-        batch->operating = upcall_now();
+        batch->operating = now_if(batch->split);
     }
 }
 
@@ -314,39 +341,44 @@ upcall_cost_operated(void)
     }
 
     uint64_t now = upcall_now();
-    uint64_t operate = cost_clock_between(batch->operating, now);
 
     for (size_t i = 0; i < batch->n; i++) {
         const struct upcall_cost_upcall *upcall = &batch->upcalls[i];
-        struct cost_event event;
+        struct cost_timer timer;
+        struct cost_event *event = &timer.event;
 
-        event.marked = 0;
-        event.counter = upcall->counter;
+        start_timer(&timer, batch, upcall);
+        event->counter = upcall->counter;
         if (upcall->put) {
-            event.counter = (!upcall->put->error ? UPCALL_COST_INSTALLED
-                             : upcall->put->error == EEXIST
-                             ? UPCALL_COST_DUPLICATE
-                             : UPCALL_COST_REFUSED);
+            event->counter = (!upcall->put->error ? UPCALL_COST_INSTALLED
+                              : upcall->put->error == EEXIST
+                              ? UPCALL_COST_DUPLICATE
+                              : UPCALL_COST_REFUSED);
         }
-        translated_stages(batch, upcall, &event);
-        cost_event_add(&event, UPCALL_COST_K_WAIT,
-                  cost_clock_between(upcall->translated, batch->complete));
-        cost_event_add(&event, UPCALL_COST_K_INSTALL,
-                  cost_clock_between(batch->complete, batch->operating));
-        cost_event_add(&event, UPCALL_COST_K_OPERATE, operate);
-        if (event.marked & 1u << UPCALL_COST_K_QUEUE) {
-            cost_event_add(&event, UPCALL_COST_K_OVERHEAD,
-                           event.total + operate);
+        if (OVS_UNLIKELY(upcall->split)) {
+            uint64_t operate = cost_clock_between(batch->operating, now);
+
+            cost_event_add(event, UPCALL_COST_K_WAIT,
+                           cost_clock_between(upcall->translated,
+                                              batch->complete));
+            cost_event_add(event, UPCALL_COST_K_INSTALL,
+                           cost_clock_between(batch->complete,
+                                              batch->operating));
+            cost_event_add(event, UPCALL_COST_K_OPERATE, operate);
+            if (event->marked & 1u << UPCALL_COST_K_QUEUE) {
+                cost_event_add(event, UPCALL_COST_K_OVERHEAD,
+                               event->stages[UPCALL_COST_K_QUEUE] + operate);
+            }
         }
         if (!i) {
             /* Once per batch. */
-            cost_event_add(&event, UPCALL_COST_K_BATCH, batch->n);
+            cost_event_add(event, UPCALL_COST_K_BATCH, batch->n);
         }
-        event.total += cost_clock_between(upcall->received, now);
-        upcall_cost_record(batch->account, upcall->class, &event,
-                           upcall->flow, upcall->packet_len);
+        upcall_cost_record(&timer, now, upcall->class, upcall->flow,
+                           upcall->packet_len);
     }
     batch->n = 0;
+    batch->split = false;
 }
 
 /* Sockets. */

@@ -53,9 +53,9 @@ struct upcall_cost_queue;
  *     upcall_cost_batch_stop();
  *
  * The hooks apply to the batch that the calling thread has started.  While
- * there is none, or accounting is off, they do nothing.  Every upcall is split
- * into its stages: three readings of the clock are little beside the system
- * call that receives it.
+ * there is none, or accounting is off, they do nothing.  The clock is read
+ * when an upcall has been received and when the batch is done, and in between
+ * only if the upcall is one of those that are split into stages.
  *
  * The functions for sockets are called by lib/dpif-netlink.c, which knows of
  * upcalls that are lost because a socket's buffer is full.  If it is so
@@ -68,23 +68,26 @@ struct upcall_cost_queue;
 struct upcall_cost_upcall {
     uint64_t queued_ns;                 /* CLOCK_MONOTONIC, 0 if unknown. */
     uint64_t received;                  /* Points in time, in ticks. */
-    uint64_t parsed;
-    uint64_t translated;
+    uint64_t parsed;                    /* If it is to be split. */
+    uint64_t translated;                /* If it is to be split. */
     size_t class;
     const struct flow *flow;
     uint32_t packet_len;
     uint8_t counter;                    /* Or COST_NO_COUNTER. */
+    bool split;                         /* Into stages? */
     const struct dpif_op *put;          /* That installs the flow, or NULL. */
 };
 
 /* On the stack of the code that starts and stops it. */
 struct upcall_cost_batch {
     struct cost_account *account;       /* NULL if accounting is off. */
+    struct cost_recorder *recorder;     /* NULL before the first upcall. */
     struct cost_timer timer;            /* Makes cost_timer_count() work. */
     uint64_t start_ns;                  /* CLOCK_MONOTONIC, and the same */
     uint64_t start;                     /* in ticks, if queues are watched. */
-    uint64_t complete;                  /* Points in time, in ticks. */
-    uint64_t operating;
+    uint64_t complete;                  /* Points in time, in ticks, if one */
+    uint64_t operating;                 /* of its upcalls is to be split. */
+    bool split;                         /* Is one of them? */
     size_t n;                           /* Upcalls translated so far. */
     size_t n_installed;
     struct upcall_cost_upcall upcalls[UPCALL_COST_MAX_BATCH];

@@ -259,6 +259,22 @@ upcall_cost_queue_detach(struct upcall_cost_queue *queue)
     free(queue);
 }
 
+/* Returns the index of the first record of a message of 'len' bytes with
+ * 'hash' that has not been used, starting at index 'i', or queue->tail. */
+static size_t
+find_record(struct upcall_cost_queue *queue, size_t i, size_t len,
+            uint32_t hash)
+{
+    for (; i != queue->tail; i++) {
+        const struct record *record = get_record(queue, i);
+
+        if (record->hash == hash && record->len == len && record->ns) {
+            break;
+        }
+    }
+    return i;
+}
+
 /* The message 'msg' has been received.  Returns when it was put into the
  * queue, in nanoseconds of CLOCK_MONOTONIC, or 0 if that is not known. */
 uint64_t
@@ -266,35 +282,28 @@ upcall_cost_queue_received(struct upcall_cost_queue *queue,
                            const void *msg, size_t len)
 {
     uint32_t hash = message_hash(msg, len);
-    struct record *found = NULL;
-    size_t where = 0;
+    size_t i = queue->tail;
     uint64_t ns;
 
-    ring_buffer__consume(queue->ring);
-    for (size_t i = queue->head; i != queue->tail; i++) {
-        struct record *record = get_record(queue, i);
-
-        if (record->ns && record->len == len && record->hash == hash) {
-            if (found) {
-                /* One of them may be an orphan. */
-                return 0;
-            }
-            found = record;
-            where = i;
-            if (!queue->overrun) {
-                break;
-            }
-        }
+    if (!queue->overrun) {
+        i = find_record(queue, queue->head, len, hash);
     }
-    if (!found) {
+    if (i == queue->tail) {
+        ring_buffer__consume(queue->ring);
+        i = find_record(queue, queue->overrun ? queue->head : i, len, hash);
+    }
+    if (i == queue->tail
+        || (queue->overrun
+            && find_record(queue, i + 1, len, hash) != queue->tail)) {
+        /* There is none, or one of several may be an orphan. */
         return 0;
     }
 
-    ns = found->ns;
-    found->ns = 0;
+    ns = get_record(queue, i)->ns;
+    get_record(queue, i)->ns = 0;
     while (queue->head != queue->tail
            && (!get_record(queue, queue->head)->ns
-               || (ssize_t) (where - queue->head) > WINDOW)) {
+               || (ssize_t) (i - queue->head) > WINDOW)) {
         drop_first(queue);
     }
     return ns;

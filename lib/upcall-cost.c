@@ -105,7 +105,6 @@ const struct cost_kind upcall_cost_kernel_kind = {
     .stages = kernel_stages,
     .n_stages = UPCALL_COST_K_N_STAGES,
     .values = 1 << UPCALL_COST_K_BATCH,
-    .always_split = true,
     .counters = counters,
     .n_counters = UPCALL_COST_N_COUNTERS,
     .n_classes = UPCALL_COST_N_CLASSES,
@@ -337,16 +336,18 @@ upcall_cost_lost_lock(struct cost_account *account, enum dpif_upcall_type type,
                UPCALL_COST_LOST_LOCK, n);
 }
 
-/* Records 'event', an upcall of 'class' for a packet of 'flow' that was
+/* Records the event of 'timer', which ends 'now' and was not started with
+ * cost_timer_start(): an upcall of 'class' for a packet of 'flow' that was
  * 'packet_len' bytes long. */
 void
-upcall_cost_record(struct cost_account *account, size_t class,
-                   struct cost_event *event, const struct flow *flow,
-                   uint32_t packet_len)
+upcall_cost_record(struct cost_timer *timer, uint64_t now, size_t class,
+                   const struct flow *flow, uint32_t packet_len)
 {
-    struct cost_details details = { get_details, flow, packet_len };
-
-    cost_record(account, NULL, class, event, &details);
+    timer->class = class;
+    timer->details.get = get_details;
+    timer->details.aux = flow;
+    timer->details.n = packet_len;
+    cost_timer_end__(timer, now);
 }
 
 /* Reporting. */

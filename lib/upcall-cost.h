@@ -129,9 +129,8 @@ enum upcall_cost_type upcall_cost_type(enum dpif_upcall_type,
                                        const struct nlattr *userdata);
 size_t upcall_cost_class(enum upcall_cost_type, const struct flow *,
                          const struct ofpbuf *actions);
-void upcall_cost_record(struct cost_account *, size_t class,
-                        struct cost_event *, const struct flow *,
-                        uint32_t packet_len);
+void upcall_cost_record(struct cost_timer *, uint64_t now, size_t class,
+                        const struct flow *, uint32_t packet_len);
 
 /* Commands. */
 void upcall_cost_init(void);
