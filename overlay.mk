@@ -69,7 +69,8 @@ TESTSUITE_AT += \
 	tests/upcall-cost-queue.at \
 	tests/usdt-probes.at
 SYSTEM_KMOD_TESTSUITE_AT += \
-	tests/system-upcall-cost-kernel.at
+	tests/system-upcall-cost-kernel.at \
+	tests/system-usdt-probes-kernel.at
 SYSTEM_USERSPACE_TESTSUITE_AT += \
 	tests/system-bridge-cost.at \
 	tests/system-netdev-addrs.at \
