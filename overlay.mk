@@ -23,6 +23,8 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/cost-histogram.h \
 	lib/cost-report.c \
 	lib/cost-report.h \
+	lib/dp-packet-spares.c \
+	lib/dp-packet-spares.h \
 	lib/netlink-cost.c \
 	lib/netlink-cost.h \
 	lib/revalidator-cost.c \
@@ -52,6 +54,7 @@ endif
 tests_ovstest_SOURCES += \
 	tests/test-cost.c \
 	tests/test-cost-histogram.c \
+	tests/test-dp-packet-spares.c \
 	tests/test-netdev-addrs.c \
 	tests/test-netlink-cost.c \
 	tests/test-upcall-cost-queue.c
@@ -60,6 +63,7 @@ tests_ovstest_SOURCES += \
 TESTSUITE_AT += \
 	tests/bridge-cost.at \
 	tests/cost.at \
+	tests/dp-packet-spares.at \
 	tests/netdev-addrs.at \
 	tests/netlink-cost.at \
 	tests/revalidator-cost.at \
@@ -73,6 +77,7 @@ SYSTEM_KMOD_TESTSUITE_AT += \
 	tests/system-usdt-probes-kernel.at
 SYSTEM_USERSPACE_TESTSUITE_AT += \
 	tests/system-bridge-cost.at \
+	tests/system-dp-packet-spares.at \
 	tests/system-netdev-addrs.at \
 	tests/system-revalidator-cost.at \
 	tests/system-upcall-cost.at \
