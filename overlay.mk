@@ -80,6 +80,7 @@ SYSTEM_USERSPACE_TESTSUITE_AT += \
 	tests/system-dp-packet-spares.at \
 	tests/system-netdev-addrs.at \
 	tests/system-revalidator-cost.at \
+	tests/system-stats-loop.at \
 	tests/system-upcall-cost.at \
 	tests/system-usdt-macros.at \
 	tests/system-usdt-probes.at
