@@ -50,6 +50,11 @@ endif
 #    ofproto/foo.c \
 #    ofproto/foo.h
 
+# vswitchd/: linked into ovs-vswitchd.
+vswitchd_ovs_vswitchd_SOURCES += \
+	vswitchd/stats-column.c \
+	vswitchd/stats-column.h
+
 # Unit tests: subcommands of tests/ovstest.
 tests_ovstest_SOURCES += \
 	tests/test-cost.c \
@@ -67,6 +72,7 @@ TESTSUITE_AT += \
 	tests/netdev-addrs.at \
 	tests/netlink-cost.at \
 	tests/revalidator-cost.at \
+	tests/stats-loop.at \
 	tests/tx-cost.at \
 	tests/tx-queue.at \
 	tests/upcall-cost.at \
