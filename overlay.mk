@@ -97,6 +97,7 @@ SYSTEM_DPDK_TESTSUITE_AT += \
 # Documentation: topics and how-tos, and man page fragments.
 DOC_SOURCE += \
 	Documentation/topics/bridge-cost.rst \
+	Documentation/topics/main-thread-cures.rst \
 	Documentation/topics/netlink-cost.rst \
 	Documentation/topics/revalidator-cost.rst \
 	Documentation/topics/tx-cost.rst \

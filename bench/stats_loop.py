@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the statistics of 1,024 ports cost the main thread.
+
+ovs-vswitchd has a bridge of the userspace datapath with 1,024 ports of a type
+and a flow that drops everything, so that nothing but statistics goes on:
+
+dummy  ports without a system device
+veth   veth devices
+tap    ports of type "internal", that is, tap devices
+
+IPv6 is off.  The clock of ovs-vswitchd is stopped, and set forward by the
+statistics interval, again and again:
+
+idle   nothing has changed since the round before
+busy   each port has sent or received a packet since then
+
+"loop" is how long the loop over all interfaces takes, from when its
+transaction has been created until it is committed, as bpftrace sees it.  The
+processor time of the main thread tells the rest: "round" is what it takes
+until it has nothing left to do, including the transaction with ovsdb-server,
+and "step" what it takes to set the clock forward if no statistics are due.  A
+round counts only if ovs-vswitchd has read the statistics of each port exactly
+once.
+
+In each pair, processes of both trees take turns.  What they have written to
+the database must be what the kernel counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from statistics import median
+from typing import Dict, Iterator, List, NamedTuple
+
+from daemon import BenchError, NotHere, Switch, wait_until
+from machine import Threads, read
+from report import Context, ratio_json, ratio_line, table
+from stats import ratio
+
+N_PORTS = 1024
+N_ROUNDS = 10                   # In each measurement.
+INTERVAL = 5000                 # The least stats-update-interval, ms.
+GOAL = 2                        # Times faster.
+CLONE_NEWNET = 0x40000000
+LIBC = ctypes.CDLL(None, use_errno=True)
+KINDS = ("dummy", "veth", "tap")
+COUNTERS = ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes")
+
+# Prints how many nanoseconds pass from one to the other in the main thread.
+TRACER = """
+BEGIN {{ printf("started\\n"); }}
+uprobe:{0}:ovsdb_idl_txn_create /tid == {1}/ {{ @start = nsecs; }}
+uprobe:{0}:ovsdb_idl_txn_commit /tid == {1} && @start/ {{
+    printf("loop %lld\\n", nsecs - @start);
+    @start = (uint64) 0;
+}}
+"""
+
+
+class Times(NamedTuple):
+    """What a step takes, in ms."""
+    loop: float                 # 0 if no statistics are due.
+    cpu: float
+
+
+@contextlib.contextmanager
+def namespace_of(pid: int) -> Iterator[None]:
+    """Has this thread in the network namespace of 'pid'."""
+    with open("/proc/thread-self/ns/net", "rb") as own, \
+            open(f"/proc/{pid}/ns/net", "rb") as other:
+        if LIBC.setns(other.fileno(), CLONE_NEWNET):
+            raise BenchError(os.strerror(ctypes.get_errno()))
+        try:
+            yield
+        finally:
+            LIBC.setns(own.fileno(), CLONE_NEWNET)
+
+
+def ip_batch(directory: Path, lines: List[str]) -> None:
+    path = directory / "ip.batch"
+    path.write_text("\n".join(lines) + "\n")
+    done = subprocess.run(["ip", "-batch", str(path)], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        raise BenchError(f"ip: {done.stdout.strip()}")
+
+
+class StatsSwitch(Switch):
+    """A switch with N_PORTS ports of a kind whose clock is stopped."""
+
+    def __init__(self, tree: Path, directory: Path, kind: str) -> None:
+        super().__init__(tree, directory, ["--enable-dummy"], nice=-20)
+        self.timeout = 300
+        self.kind = kind
+
+    def set_up(self) -> None:
+        self.start_database()
+        self.start()
+        pid = self.vswitchd.pid
+        self.main = Threads(pid).directory / str(pid)
+        with namespace_of(pid):
+            for which in ("default", "all"):
+                path = Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
+                if path.exists():
+                    path.write_text("1")
+            if self.kind == "veth":
+                ip_batch(self.directory, [
+                    line for i in range(N_PORTS) for line in
+                    (f"link add v{i} type veth peer name w{i}",
+                     f"link set v{i} up", f"link set w{i} up")])
+        kind = {"dummy": "dummy", "veth": "system", "tap": "internal"}
+        words = ["add-br", "br0", "--", "set", "bridge", "br0",
+                 "datapath_type=netdev", "fail-mode=secure"]
+        for i in range(N_PORTS):
+            words += ["--", "add-port", "br0", f"v{i}", "--", "set",
+                      "interface", f"v{i}", f"type={kind[self.kind]}"]
+        self.vsctl(*words)
+        with namespace_of(pid):
+            if self.kind == "tap":
+                ip_batch(self.directory,
+                         [f"link set v{i} up" for i in range(N_PORTS)])
+            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        self.attach()
+        self.appctl("time/stop")
+        for _ in range(4):
+            self.step(True)
+
+    def attach(self) -> None:
+        """Has bpftrace print how long loops take."""
+        pid = self.vswitchd.pid
+        binary = os.path.realpath(f"/proc/{pid}/exe")
+        self.tracer = self.spawn("bpftrace", [
+            "bpftrace", "-B", "line", "-p", str(pid), "-e",
+            TRACER.format(binary, pid)])
+        wait_until(lambda: "started" in self.traced(), "bpftrace")
+        time.sleep(1)           # It starts to attach now.
+
+    def traced(self) -> str:
+        self.tracer.check()
+        return self.tracer.output.read_text()
+
+    def loops(self) -> List[float]:
+        """Returns how long all loops have taken, in ms."""
+        return [int(line.split()[1]) / 1e6
+                for line in self.traced().splitlines()
+                if line.startswith("loop ")]
+
+    def count(self) -> int:
+        """Returns how often ovs-vswitchd has read a device's statistics."""
+        return int(self.appctl("coverage/read-counter", "netdev_get_stats"))
+
+    def cpu_ns(self) -> int:
+        """Returns how long the main thread has run."""
+        return int(read(self.main / "schedstat").split()[0])
+
+    def settle(self) -> None:
+        """Waits until the main thread, whose clock does not run, has nothing
+        left to do, nor ovsdb-server, which might answer."""
+        pid = self.processes[0].pid
+        tasks = [self.main, Threads(pid).directory / str(pid)]
+        deadline = time.monotonic() + 30
+        n_same = 0
+        latest = -1
+        while n_same < 5:
+            if time.monotonic() > deadline:
+                raise BenchError("the main thread does not come to rest")
+            time.sleep(0.01)
+            now = Threads.schedstat(tasks)[0]
+            asleep = all(read(task / "stat").rpartition(")")[2].split()[0]
+                         == "S" for task in tasks)
+            n_same = n_same + 1 if asleep and now == latest else 0
+            latest = now
+
+    def step(self, due: bool) -> None:
+        """Sets the clock forward; if statistics are 'due', to when they
+        are."""
+        msec = str(INTERVAL if due else 1)
+        self.appctl("time/warp", msec, msec)
+        self.settle()
+
+    def send(self) -> None:
+        packet = bytes.fromhex("02000000000102000000000208ff") + bytes(46)
+        for i in range(N_PORTS):
+            self.socket.sendto(packet, (f"v{i}", 0))
+
+    def measure(self, due: bool, busy: bool) -> Times:
+        """Returns what a step takes."""
+        total = 0
+        n = 0
+        known = len(self.loops())
+        for _ in range(N_ROUNDS):
+            if busy:
+                self.send()
+            before = self.count()
+            self.settle()
+            start = self.cpu_ns()
+            self.step(due)
+            total += self.cpu_ns() - start
+            n += self.count() - before
+        if n != (N_ROUNDS * (N_PORTS + 1) if due else 0):
+            raise BenchError(f"{n} statistics in {N_ROUNDS} rounds of "
+                             f"{N_PORTS + 1} ports")
+        n_loops = N_ROUNDS if due else 0
+        wait_until(lambda: len(self.loops()) >= known + n_loops, "bpftrace")
+        loops = self.loops()[known:]
+        if len(loops) != n_loops:
+            raise BenchError(f"{len(loops)} transactions in {n_loops} loops")
+        return Times(median(loops) if loops else 0, total / N_ROUNDS / 1e6)
+
+    def verify(self) -> None:
+        """Compares the database with the kernel."""
+        if self.kind == "dummy":
+            return
+        # A tap device sends what the switch receives.
+        swap = {"rx": "tx", "tx": "rx"} if self.kind == "tap" else {}
+        with namespace_of(self.vswitchd.pid):
+            for i in range(0, N_PORTS, 97):
+                dev = f"v{i}"
+                found = self.vsctl("get", "Interface", dev, "statistics")
+                words = dict(word.split("=") for word in
+                             found.strip().strip("{}").split(", "))
+                text = subprocess.run(
+                    ["ip", "-s", "-j", "link", "show", dev], check=True,
+                    stdout=subprocess.PIPE).stdout
+                stats = json.loads(text)[0]["stats64"]
+                for counter in COUNTERS:
+                    way, what = counter.split("_")
+                    count = stats[swap.get(way, way)][what]
+                    if int(words[counter]) != count:
+                        raise BenchError(f"{dev}: {counter} is "
+                                         f"{words[counter]}, not {count}")
+
+
+def run_kind(context: Context, kind: str) -> Dict[str, Dict[str, List[float]]]:
+    """Returns what takes how long in which tree, in each pair, in ms."""
+    cases = {"step": (False, False), "idle": (True, False)}
+    if kind != "dummy":
+        cases["busy"] = (True, True)
+    trees = {"stock": context.stock, "patched": context.ovs}
+    times: Dict[str, Dict[str, List[float]]] = {}
+    with contextlib.ExitStack() as stack:
+        switches = {}
+        for name, tree in trees.items():
+            context.progress(f"{kind}, {name}: {N_PORTS} ports")
+            where = context.directory / f"{kind}-{name}"
+            stack.callback(shutil.rmtree, where, ignore_errors=True)
+            switches[name] = stack.enter_context(
+                StatsSwitch(tree, where, kind))
+            switches[name].set_up()
+        for k in range(context.args.pairs):
+            context.progress(f"{kind}, pair {k + 1} of {context.args.pairs}")
+            for name in sorted(switches, reverse=bool(k % 2)):
+                for case, how in cases.items():
+                    found = switches[name].measure(*how)
+                    figures = {f"{case} round" if how[0] else case: found.cpu}
+                    if how[0]:
+                        figures[f"{case} loop"] = found.loop
+                    for what, ms in figures.items():
+                        times.setdefault(what, {name: [] for name in trees})[
+                            name].append(ms)
+        for switch in switches.values():
+            switch.verify()
+    return times
+
+
+def run(context: Context) -> Dict[str, object]:
+    """Runs the benchmark; returns what it measured."""
+    if os.geteuid():
+        raise NotHere("it takes root")
+    if not shutil.which("bpftrace"):
+        raise NotHere("there is no bpftrace")
+    results: Dict[str, object] = {}
+    rows, lines = [], []
+    for kind in KINDS:
+        times = run_kind(context, kind)
+        ratios = {}
+        for what, values in times.items():
+            r = ratio(values["stock"], values["patched"])
+            rows.append([f"{kind}, {what}",
+                         *(f"{median(values[name]):.2f}"
+                           for name in ("stock", "patched"))])
+            note = ""
+            if what == "idle loop":
+                note = (f"at least {GOAL} times faster" if r.median >= GOAL
+                        else f"less than {GOAL} times faster")
+            lines.append(ratio_line(f"stock/patched, {kind}, {what}", r, None,
+                                    note, judge=False))
+            ratios[what] = ratio_json(r, None, judge=False)
+        results[kind] = {"ms": times, "stock/patched": ratios}
+    print(table(["ms", "stock", "patched"], rows))
+    print()
+    print("\n".join(lines))
+    return results
