@@ -72,6 +72,7 @@ TESTSUITE_AT += \
 	tests/netdev-addrs.at \
 	tests/netlink-cost.at \
 	tests/revalidator-cost.at \
+	tests/revalidator-join.at \
 	tests/stats-loop.at \
 	tests/tx-cost.at \
 	tests/tx-queue.at \
