@@ -60,7 +60,7 @@ struct revalidator_cost {
     atomic_uint64_t n_flows;
     atomic_uint64_t counters[REVALIDATOR_COST_N_COUNTERS];
 
-    /* Written by the leader, between rounds and before the first barrier. */
+    /* Written by the leader, between rounds and before others take part. */
     uint64_t reval_seq;                 /* Of the latest complete round. */
     uint64_t next_reval_seq;            /* Of this one. */
     size_t class;

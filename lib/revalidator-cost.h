@@ -38,7 +38,7 @@ struct revalidator_cost;
  * Thread-safety
  * =============
  *
- * A round belongs to the threads that wait for each other at its barriers.
+ * A round belongs to the threads that take part in it, of which one leads.
  * Those functions below that say who calls them rely on that; the others may
  * be called by any thread, and do nothing in one that is not in a round. */
 
