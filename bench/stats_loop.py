@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the statistics of 1,024 ports cost the main thread.
 
-ovs-vswitchd has a bridge of the userspace datapath with 1,024 ports of a type
-and a flow that drops everything, so that nothing but statistics goes on:
+ovs-vswitchd has a bridge with 1,024 ports of a type and no OpenFlow flow, so
+that nothing but statistics goes on:
 
-dummy  ports without a system device
-veth   veth devices
-tap    ports of type "internal", that is, tap devices
+dummy   ports without a system device, userspace datapath
+veth    veth devices, userspace datapath
+tap     ports of type "internal", that is, tap devices, userspace datapath
+kernel  veth devices, kernel datapath; only if there is a kernel module for it
 
 IPv6 is off.  The clock of ovs-vswitchd is stopped, and set forward by the
 statistics interval, again and again:
@@ -51,7 +52,7 @@ INTERVAL = 5000                 # The least stats-update-interval, ms.
 GOAL = 2                        # Times faster.
 CLONE_NEWNET = 0x40000000
 LIBC = ctypes.CDLL(None, use_errno=True)
-KINDS = ("dummy", "veth", "tap")
+KINDS = ("dummy", "veth", "tap", "kernel")
 COUNTERS = ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes")
 
 # Prints how many nanoseconds pass from one to the other in the main thread.
@@ -111,17 +112,18 @@ class StatsSwitch(Switch):
                 path = Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
                 if path.exists():
                     path.write_text("1")
-            if self.kind == "veth":
+            if self.kind in ("veth", "kernel"):
                 ip_batch(self.directory, [
                     line for i in range(N_PORTS) for line in
                     (f"link add v{i} type veth peer name w{i}",
                      f"link set v{i} up", f"link set w{i} up")])
-        kind = {"dummy": "dummy", "veth": "system", "tap": "internal"}
+        kind = {"dummy": "dummy", "tap": "internal"}.get(self.kind, "system")
+        datapath = "system" if self.kind == "kernel" else "netdev"
         words = ["add-br", "br0", "--", "set", "bridge", "br0",
-                 "datapath_type=netdev", "fail-mode=secure"]
+                 f"datapath_type={datapath}", "fail-mode=secure"]
         for i in range(N_PORTS):
             words += ["--", "add-port", "br0", f"v{i}", "--", "set",
-                      "interface", f"v{i}", f"type={kind[self.kind]}"]
+                      "interface", f"v{i}", f"type={kind}"]
         self.vsctl(*words)
         with namespace_of(pid):
             if self.kind == "tap":
@@ -271,6 +273,12 @@ def run_kind(context: Context, kind: str) -> Dict[str, Dict[str, List[float]]]:
     return times
 
 
+def has_kernel_datapath() -> bool:
+    return not subprocess.run(["modprobe", "openvswitch"],
+                              stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL).returncode
+
+
 def run(context: Context) -> Dict[str, object]:
     """Runs the benchmark; returns what it measured."""
     if os.geteuid():
@@ -280,6 +288,9 @@ def run(context: Context) -> Dict[str, object]:
     results: Dict[str, object] = {}
     rows, lines = [], []
     for kind in KINDS:
+        if kind == "kernel" and not has_kernel_datapath():
+            lines.append("kernel: there is no openvswitch module here")
+            continue
         times = run_kind(context, kind)
         ratios = {}
         for what, values in times.items():

@@ -231,7 +231,7 @@ void
 bridge_cost_next(void)
 {
     static const struct cost_details details = { get_loop_details, NULL, 0 };
-    bool enabled, testing = is_testing();
+    bool testing = is_testing();
 
     /* A clock that was changed makes no sense. */
     if (OVS_UNLIKELY(testing != was_testing)) {
@@ -239,8 +239,7 @@ bridge_cost_next(void)
         was_testing = testing;
     }
 
-    atomic_read_relaxed(&cost_config.enabled, &enabled);
-    if (!enabled || !loop_account) {
+    if (!cost_enabled() || !loop_account) {
         loop.active = false;
         return;
     }

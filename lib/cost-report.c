@@ -396,9 +396,7 @@ put_account(struct ds *s, const struct cost_report *report,
     uint64_t total = cost_snapshot_count(&account->total, options->class);
     double drift = cost_clock_drift_ppm();
     uint32_t interval;
-    bool enabled;
 
-    atomic_read_relaxed(&cost_config.enabled, &enabled);
     atomic_read_relaxed(&cost_config.split_interval, &interval);
 
     ds_put_format(s, "%s: ", account->name);
@@ -409,8 +407,8 @@ put_account(struct ds *s, const struct cost_report *report,
     }
     ds_put_format(s, " in %.1f s", account->elapsed_ms / 1000.0);
     put_lost(s, report, &account->total, options->class);
-    ds_put_format(s, "\n  accounting %s, clock %s", enabled ? "on" : "off",
-                  cost_clock_name());
+    ds_put_format(s, "\n  accounting %s, clock %s",
+                  cost_enabled() ? "on" : "off", cost_clock_name());
     if (fabs(drift) >= 1000) {
         ds_put_format(s, " (runs %.1f%% %s)", fabs(drift) / 1e4,
                       drift > 0 ? "fast" : "slow");
@@ -692,11 +690,9 @@ reply_json(struct unixctl_conn *conn, const struct cost_report *report,
     struct json *json = json_object_create();
     char *objects = xasprintf("%ss", report->object);
     uint32_t interval;
-    bool enabled;
 
-    atomic_read_relaxed(&cost_config.enabled, &enabled);
     atomic_read_relaxed(&cost_config.split_interval, &interval);
-    json_object_put(json, "accounting", json_boolean_create(enabled));
+    json_object_put(json, "accounting", json_boolean_create(cost_enabled()));
     json_object_put(json, "split_interval", json_integer_create(interval));
     json_object_put_string(json, "clock", cost_clock_name());
     json_object_put(json, "clock_drift_ppm",

@@ -132,7 +132,6 @@ cost_configure(const struct smap *other_config)
                                              "cost-split-interval",
                                              COST_DEFAULT_SPLIT_INTERVAL);
     uint32_t old_interval;
-    bool old_enabled;
 
     if (interval < 1 || interval > COST_MAX_SPLIT_INTERVAL) {
         static struct vlog_rate_limit rl = VLOG_RATE_LIMIT_INIT(1, 1);
@@ -144,9 +143,8 @@ cost_configure(const struct smap *other_config)
         interval = COST_DEFAULT_SPLIT_INTERVAL;
     }
 
-    atomic_read_relaxed(&cost_config.enabled, &old_enabled);
     atomic_read_relaxed(&cost_config.split_interval, &old_interval);
-    if (enabled != old_enabled || interval != old_interval) {
+    if (enabled != cost_enabled() || interval != old_interval) {
         VLOG_INFO("cost accounting %s, stages of 1 in %lld events",
                   enabled ? "on" : "off", interval);
     }
@@ -1215,10 +1213,8 @@ cost_record(struct cost_account *account, struct cost_recorder **keep,
             const struct cost_details *details)
 {
     struct cost_recorder *recorder;
-    bool enabled;
 
-    atomic_read_relaxed(&cost_config.enabled, &enabled);
-    if (!enabled) {
+    if (!cost_enabled()) {
         return;
     }
 
@@ -1251,10 +1247,7 @@ void
 cost_count(struct cost_account *account, size_t class, size_t counter,
            uint64_t n)
 {
-    bool enabled;
-
-    atomic_read_relaxed(&cost_config.enabled, &enabled);
-    if (enabled) {
+    if (cost_enabled()) {
         struct cost_recorder *recorder = cost_recorder_get(account);
         struct cost_class *c = cost_recorder_prepare(recorder, class);
 

@@ -144,6 +144,16 @@ extern struct cost_config cost_config;
 
 void cost_configure(const struct smap *);
 
+/* Returns true if accounting is on. */
+static inline bool
+cost_enabled(void)
+{
+    bool enabled;
+
+    atomic_read_relaxed(&cost_config.enabled, &enabled);
+    return enabled;
+}
+
 /* Accounts. */
 struct cost_account *cost_account_create(const struct cost_kind *,
                                          const char *name);
@@ -350,14 +360,12 @@ cost_timer_start(struct cost_timer *timer, struct cost_account *account,
 {
     struct cost_thread *thread = cost_thread_get();
     struct cost_recorder *recorder;
-    bool enabled;
 
     timer->outer = thread->timer;
     thread->timer = timer;
 
     timer->open = false;
-    atomic_read_relaxed(&cost_config.enabled, &enabled);
-    if (OVS_UNLIKELY(!enabled)) {
+    if (OVS_UNLIKELY(!cost_enabled())) {
         timer->recorder = NULL;
         timer->split = false;
         return;
@@ -496,11 +504,9 @@ cost_timer_next(struct cost_timer *timer, struct cost_account *account,
         const char *name = timer->recorder->kind->name;
         uint64_t now = (tsc ? cost_clock_now_tsc(name, tsc)
                         : cost_clock_now(name));
-        bool enabled;
 
         cost_timer_end__(timer, now);
-        atomic_read_relaxed(&cost_config.enabled, &enabled);
-        if (OVS_LIKELY(enabled)) {
+        if (OVS_LIKELY(cost_enabled())) {
             timer->outer = thread->timer;
             thread->timer = timer;
             timer->open = false;

@@ -327,12 +327,11 @@ void
 nl_cost_start(struct nl_cost *call, enum nl_cost_op op, int protocol,
               uint16_t type)
 {
-    bool enabled, ready;
+    bool ready;
     int source;
 
-    atomic_read_relaxed(&cost_config.enabled, &enabled);
     atomic_read_relaxed(&initialized, &ready);
-    if (!enabled || !ready || is_upcall_socket(op, protocol)) {
+    if (!cost_enabled() || !ready || is_upcall_socket(op, protocol)) {
         call->last = 0;
         return;
     }

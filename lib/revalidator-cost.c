@@ -209,15 +209,6 @@ revalidator_cost_destroy(struct revalidator_cost *cost)
 
 /* Recording. */
 
-static bool
-accounting_is_on(void)
-{
-    bool enabled;
-
-    atomic_read_relaxed(&cost_config.enabled, &enabled);
-    return enabled;
-}
-
 static uint64_t
 round_now(void)
 {
@@ -253,7 +244,7 @@ mark_round(struct revalidator_cost_thread *thread,
 static void
 begin_share(struct revalidator_cost_thread *thread)
 {
-    thread->on = accounting_is_on();
+    thread->on = cost_enabled();
     if (!thread->on) {
         thread->end = 0;
         return;

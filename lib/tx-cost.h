@@ -98,10 +98,7 @@ void tx_cost_init(void);
 static inline uint64_t
 tx_cost_now(uint64_t tsc)
 {
-    bool enabled;
-
-    atomic_read_relaxed(&cost_config.enabled, &enabled);
-    return (OVS_UNLIKELY(!enabled) ? 0
+    return (OVS_UNLIKELY(!cost_enabled()) ? 0
             : tsc ? cost_clock_now_tsc(tx_cost_kind.name, tsc)
             : cost_clock_now(tx_cost_kind.name));
 }

@@ -127,10 +127,7 @@ void
 upcall_cost_batch_start(struct upcall_cost_batch *batch,
                         struct cost_account *account)
 {
-    bool enabled;
-
-    atomic_read_relaxed(&cost_config.enabled, &enabled);
-    batch->account = enabled ? account : NULL;
+    batch->account = cost_enabled() ? account : NULL;
     batch->recorder = NULL;
     batch->split = false;
     batch->n = 0;

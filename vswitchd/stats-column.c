@@ -24,9 +24,7 @@
 #include "openvswitch/json.h"
 #include "ovsdb-data.h"
 #include "util.h"
-
-/* For how many keys to remember where they were. */
-#define MAX_POSITIONS 256
+#include "vswitch-idl.h"
 
 /* Looks for 'key' among the keys of 'datum', which are sorted strings.
  * Returns its position, or datum->n if it is not there. */
@@ -51,43 +49,77 @@ find_key(const struct ovsdb_datum *datum, const char *key)
     return datum->n;
 }
 
-/* Returns true if 'datum', a map from strings to integers, maps each of the
- * 'n' 'keys' to its value in 'values' and has no other keys.  Returns false if
- * not, or if a key is there twice.
- *
- * This is for callers that would otherwise build another datum only for the
- * IDL to find out that it is the same.  It is fastest if 'keys' are the same,
- * in the same order, as in the latest call, whatever its 'datum' was.  Only
- * the main thread may call it. */
-bool
-stats_column_equals(const struct ovsdb_datum *datum,
-                    const char *const keys[], const int64_t values[],
-                    size_t n)
+/* If the 'n' 'keys' are those of 'datum', in whatever order, returns where in
+ * 'datum' each of them is.  Returns NULL if they are not, or if a key is there
+ * twice.  Interfaces of a kind have the same keys, so that looking first where
+ * a key was the last time finds most of them. */
+static const size_t *
+find_keys(const struct ovsdb_datum *datum, const char *const keys[], size_t n)
 {
-    static size_t positions[MAX_POSITIONS];
+    static size_t *positions;
+    static size_t n_positions;
     unsigned long *seen;
-    bool equal = true;
+    size_t i;
 
     if (datum->n != n) {
-        return false;
+        return NULL;
+    }
+    if (n_positions < n) {
+        positions = xrealloc(positions, n * sizeof *positions);
+        while (n_positions < n) {
+            positions[n_positions] = n_positions;
+            n_positions++;
+        }
     }
 
     seen = bitmap_allocate(n);
-    for (size_t i = 0; i < n && equal; i++) {
-        size_t pos = i < MAX_POSITIONS ? positions[i] : n;
+    for (i = 0; i < n; i++) {
+        size_t pos = positions[i];
 
         if (pos >= n || strcmp(keys[i], json_string(datum->keys[pos].s))) {
-            pos = find_key(datum, keys[i]);
-            if (i < MAX_POSITIONS) {
-                positions[i] = pos;
-            }
+            pos = positions[i] = find_key(datum, keys[i]);
         }
-        equal = (pos < n && datum->values[pos].integer == values[i]
-                 && !bitmap_is_set(seen, pos));
-        if (equal) {
-            bitmap_set1(seen, pos);
+        if (pos >= n || bitmap_is_set(seen, pos)) {
+            break;
         }
+        bitmap_set1(seen, pos);
     }
     bitmap_free(seen);
-    return equal;
+    return i >= n ? positions : NULL;
+}
+
+/* Sets the statistics of 'iface' to the 'n' 'keys' and 'values', as
+ * ovsrec_interface_set_statistics() does, but makes no map of them if nothing
+ * has changed, and neither copies nor sorts the keys if only values have.
+ * Only the main thread may call it. */
+void
+stats_column_set(const struct ovsrec_interface *iface, const char *keys[],
+                 const int64_t values[], size_t n)
+{
+    const struct ovsdb_idl_column *column = &ovsrec_interface_col_statistics;
+    const struct ovsdb_datum *old = ovsrec_interface_get_statistics(
+        iface, OVSDB_TYPE_STRING, OVSDB_TYPE_INTEGER);
+    const size_t *positions = find_keys(old, keys, n);
+    size_t i;
+
+    if (!positions) {
+        ovsrec_interface_set_statistics(iface, keys, values, n);
+        return;
+    }
+
+    for (i = 0; i < n; i++) {
+        if (old->values[positions[i]].integer != values[i]) {
+            break;
+        }
+    }
+    if (i < n) {
+        struct ovsdb_datum datum;
+
+        ovsdb_datum_clone(&datum, old);
+        ovsdb_datum_unshare(&datum, &column->type);
+        for (i = 0; i < n; i++) {
+            datum.values[positions[i]].integer = values[i];
+        }
+        ovsdb_idl_txn_write(&iface->header_, column, &datum);
+    }
 }

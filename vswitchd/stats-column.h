@@ -17,18 +17,17 @@
 #ifndef VSWITCHD_STATS_COLUMN_H
 #define VSWITCHD_STATS_COLUMN_H 1
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct ovsdb_datum;
+struct ovsrec_interface;
 
 /* Columns with statistics: maps from strings to integers.
  *
- * They are refreshed again and again, and most often with what they have. */
+ * They are refreshed again and again, most often with what they have, and
+ * hardly ever with other keys. */
 
-bool stats_column_equals(const struct ovsdb_datum *,
-                         const char *const keys[], const int64_t values[],
-                         size_t n);
+void stats_column_set(const struct ovsrec_interface *, const char *keys[],
+                      const int64_t values[], size_t n);
 
 #endif /* vswitchd/stats-column.h */
