@@ -25,11 +25,30 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <linux/bpf.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "ovs-thread.h"
+
+/* Functions of libbpf, which is loaded when it is first needed: programs that
+ * don't, or on a host without it, do as well. */
+#define LIBBPF_NAME "libbpf.so." OVS_STRINGIZE(LIBBPF_MAJOR_VERSION)
+#define LIBBPF_FUNCTIONS                \
+    LIBBPF_FUNCTION(bpf_map_create)     \
+    LIBBPF_FUNCTION(bpf_prog_load)      \
+    LIBBPF_FUNCTION(libbpf_set_print)   \
+    LIBBPF_FUNCTION(ring_buffer__new)   \
+    LIBBPF_FUNCTION(ring_buffer__free)  \
+    LIBBPF_FUNCTION(ring_buffer__consume)
+static struct {
+#define LIBBPF_FUNCTION(NAME) __typeof__(NAME) *NAME;
+    LIBBPF_FUNCTIONS
+#undef LIBBPF_FUNCTION
+} libbpf;
 
 /* The part of a message that is hashed: most of the flow key, and, in short
  * messages, some of the packet.  Shorter messages have hash 0. */
@@ -73,6 +92,34 @@ struct upcall_cost_queue {
     size_t n_orphans;                   /* Not reported yet. */
     bool overrun;                       /* May there be any in 'records'? */
 };
+
+/* Loads libbpf.  Returns a null pointer, or why that is not possible. */
+static const char *
+load_libbpf(void)
+{
+    static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
+    static const char *error;
+
+    if (ovsthread_once_start(&once)) {
+        void *library = dlopen(LIBBPF_NAME, RTLD_NOW);
+        bool ok = library != NULL;
+
+#define LIBBPF_FUNCTION(NAME)                           \
+        if (ok) {                                       \
+            libbpf.NAME = dlsym(library, #NAME);        \
+            ok = libbpf.NAME != NULL;                   \
+        }
+        LIBBPF_FUNCTIONS
+#undef LIBBPF_FUNCTION
+        if (ok) {
+            libbpf.libbpf_set_print(NULL);
+        } else {
+            error = LIBBPF_NAME" can't be loaded";
+        }
+        ovsthread_once_done(&once);
+    }
+    return error;
+}
 
 /* The filter. */
 
@@ -145,8 +192,8 @@ load_filter(int map_fd)
     insns[n++] = INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0);
     ovs_assert(n <= MAX_INSNS);
 
-    return bpf_prog_load(BPF_PROG_TYPE_SOCKET_FILTER, "upcall_cost",
-                         "Apache-2.0", insns, n, NULL);
+    return libbpf.bpf_prog_load(BPF_PROG_TYPE_SOCKET_FILTER, "upcall_cost",
+                                "Apache-2.0", insns, n, NULL);
 }
 
 /* Does what the filter does. */
@@ -202,19 +249,25 @@ drop_first(struct upcall_cost_queue *queue)
 struct upcall_cost_queue *
 upcall_cost_queue_attach(int fd, char **error)
 {
-    struct upcall_cost_queue *queue = xzalloc(sizeof *queue);
-    const char *what;
+    struct upcall_cost_queue *queue;
+    const char *what = load_libbpf();
 
+    if (what) {
+        *error = xstrdup(what);
+        return NULL;
+    }
+
+    queue = xzalloc(sizeof *queue);
     queue->fd = fd;
     queue->prog_fd = -1;
-    libbpf_set_print(NULL);
-    queue->map_fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "upcall_cost", 0, 0,
-                                   RING_SIZE, NULL);
+    queue->map_fd = libbpf.bpf_map_create(BPF_MAP_TYPE_RINGBUF, "upcall_cost",
+                                          0, 0, RING_SIZE, NULL);
     if (queue->map_fd < 0) {
         what = "creating a BPF ring buffer";
         goto error;
     }
-    queue->ring = ring_buffer__new(queue->map_fd, add_record, queue, NULL);
+    queue->ring = libbpf.ring_buffer__new(queue->map_fd, add_record, queue,
+                                          NULL);
     if (!queue->ring) {
         what = "mapping a BPF ring buffer";
         goto error;
@@ -252,7 +305,7 @@ upcall_cost_queue_detach(struct upcall_cost_queue *queue)
                    sizeof unused);
         close(queue->prog_fd);
     }
-    ring_buffer__free(queue->ring);
+    libbpf.ring_buffer__free(queue->ring);
     if (queue->map_fd >= 0) {
         close(queue->map_fd);
     }
@@ -289,7 +342,7 @@ upcall_cost_queue_received(struct upcall_cost_queue *queue,
         i = find_record(queue, queue->head, len, hash);
     }
     if (i == queue->tail) {
-        ring_buffer__consume(queue->ring);
+        libbpf.ring_buffer__consume(queue->ring);
         i = find_record(queue, queue->overrun ? queue->head : i, len, hash);
     }
     if (i == queue->tail
@@ -324,7 +377,7 @@ upcall_cost_queue_empty(struct upcall_cost_queue *queue)
     size_t n_orphans;
 
     if (queue->overrun) {
-        ring_buffer__consume(queue->ring);
+        libbpf.ring_buffer__consume(queue->ring);
     }
     if (queue->head != queue->tail) {
         struct timespec now;
