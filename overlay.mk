@@ -80,7 +80,9 @@ TESTSUITE_AT += \
 	tests/upcall-cost-queue.at \
 	tests/usdt-probes.at
 SYSTEM_KMOD_TESTSUITE_AT += \
+	tests/system-stats-loop.at \
 	tests/system-upcall-cost-kernel.at \
+	tests/system-usdt-macros.at \
 	tests/system-usdt-probes-kernel.at
 SYSTEM_USERSPACE_TESTSUITE_AT += \
 	tests/system-bridge-cost.at \
@@ -93,6 +95,7 @@ SYSTEM_USERSPACE_TESTSUITE_AT += \
 	tests/system-usdt-probes.at
 SYSTEM_DPDK_TESTSUITE_AT += \
 	tests/system-tx-queue-dpdk.at \
+	tests/system-usdt-macros.at \
 	tests/system-usdt-probes-dpdk.at
 
 # Documentation: topics and how-tos, and man page fragments.
