@@ -282,15 +282,18 @@ check_concurrent_clear(struct cost_account *account)
     ovs_assert(read_count() == 0);
 }
 
-/* The time of an inner event is not part of the outer one. */
+/* The time of an inner event is not part of the outer one: whatever else the
+ * machine does meanwhile, there is no more of it than of all of them. */
 static void
 check_nesting(struct cost_account *account)
 {
+    uint64_t all, all_ns, cancelled, inner_total_ns;
     struct cost_account_snapshot *snap;
     struct cost_hist_snapshot hist;
     struct cost_timer outer, inner;
     const uint64_t inner_ns = 20000000;
 
+    all = cost_clock_now("event");
     cost_timer_start(&outer, account, 0);
     cost_timer_start(&inner, account, 0);
     xnanosleep(inner_ns);
@@ -300,20 +303,27 @@ check_nesting(struct cost_account *account)
 
     /* Cancelled ones do not count at all. */
     cost_timer_start(&inner, account, 0);
+    cancelled = cost_clock_now("event");
     xnanosleep(inner_ns);
+    cancelled = cost_clock_now("event") - cancelled;
     cost_timer_cancel(&inner);
     cost_timer_stop(&outer, SECOND, 0, NULL, NULL, 0);
     ovs_assert(!cost_thread_get()->timer);
+    all = cost_clock_now("event") - all;
+
+    /* The clock may have been calibrated since. */
+    all_ns = cost_clock_ns(all - cancelled) + inner_ns / 10;
 
     snap = read_account();
     ovs_assert(cost_snapshot_count(&snap->total, 0) == 1);
     ovs_assert(cost_snapshot_count(&snap->total, 1) == 1);
     cost_snapshot_stage(&snap->total, 1, TOTAL, &hist);
     ovs_assert(hist.min >= inner_ns * 99 / 100);
+    inner_total_ns = hist.sum;
     cost_snapshot_stage(&snap->total, 0, TOTAL, &hist);
-    ovs_assert(hist.max < inner_ns);
+    ovs_assert(hist.sum + inner_total_ns <= all_ns);
     cost_snapshot_stage(&snap->total, 0, FIRST, &hist);
-    ovs_assert(hist.max < inner_ns);
+    ovs_assert(hist.sum + inner_total_ns <= all_ns);
     cost_accounts_free(snap, 1);
 }
 
