@@ -12,6 +12,10 @@ sparse   The same capture on each of 8 rx queues, of which 2 packets in 32 go
          dropped.  There each burst is a system call: that is what a burst
          costs for which a device has to be told.
 split    The same capture on one rx queue, its flows to 4 net_null ports.
+rules    The same capture on one rx queue, and 4 OpenFlow flows that match the
+         source address and have the same net_null port as their output.  Each
+         of them gets 8 packets in 32, one in turn.  With a tx-flush-interval
+         of 0 and 50 us.
 latency  A program sends single packets through a veth device, net_af_packet
          devices and another veth device, and takes the time until each
          arrives.  That includes its own system calls.
@@ -19,7 +23,8 @@ latency  A program sends single packets through a veth device, net_af_packet
 A pair is a new process of stock and one of the patched Open vSwitch.  Only
 one of them runs at any time, the other is stopped.  In each pair they take
 turns, in an order that is the same backwards.  Rates, packets per burst and
-cycles per packet are those that pmd-perf-show has for the PMD thread.
+cycles per packet are those that pmd-perf-show has for the PMD thread: all of
+its cycles, by the packets that it sent.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ from pathlib import Path
 from statistics import median
 from typing import Callable, Dict, List, NamedTuple, Sequence, TypeVar
 
-from daemon import BenchError, NotHere
+from daemon import BenchError, NotHere, wait_until
 from dpdk import DpdkSwitch
 from machine import Cores, HugePages, choose_cores
 from packets import make_packet, write_capture
@@ -43,13 +48,15 @@ from report import Context, ratio_json, ratio_line, table
 from stats import ratio
 
 PAGES_PER_SWITCH = 192          # 2 MB each.
-INTERVALS = [0, 50, 1000]       # us.
+INTERVALS = {"full": [0, 50, 1000], "rules": [0, 50]}   # us.
 N_FLOWS = 64
 N_QUEUES = 8
 SPARSE_MATCH = "ip,nw_src=10.0.0.0/0.0.0.15"    # 2 packets in 32.
-N_SPLIT = 4                     # Ports.
+N_SPLIT = 4                     # Ports, or OpenFlow flows.
+CASES = ["full", "sparse", "split", "latency", "rules"]
 LATENCY_PACKETS = 4000          # In each round.
 LATENCY_GAP = 200e-6            # Seconds from one packet to the next.
+LATENCY_PERCENTILES = (0.5, 0.9, 0.99)
 
 
 T = TypeVar("T")
@@ -97,6 +104,21 @@ class TxSwitch(DpdkSwitch):
         self.add_source(capture, 1)
         self.forward(*(f"ip,nw_src=10.0.0.{i}/0.0.0.{N_SPLIT - 1},"
                        f"actions=output:sink{i}" for i in range(N_SPLIT)))
+
+    def set_up_rules(self, capture: Path) -> None:
+        self.start_dpdk()
+        self.add_port("sink", "net_null_sink,no-rx=1")
+        self.add_source(capture, 1)
+        self.forward(*(f"in_port=source,ip,nw_src=10.0.0.{i}"
+                       f"/0.0.0.{N_SPLIT - 1},actions=output:sink"
+                       for i in range(N_SPLIT)))
+        # Each of them has to make a batch of its own.
+        wait_until(lambda: self.n_flows() == N_SPLIT,
+                   f"{N_SPLIT} flows in the datapath")
+
+    def n_flows(self) -> int:
+        return self.appctl("dpctl/dump-flows", "netdev@ovs-netdev",
+                           "filter=in_port(source)").count("actions:")
 
     def set_up_sparse(self, capture: Path) -> None:
         self.start_dpdk()
@@ -237,10 +259,30 @@ def show(rates: Dict[str, Dict[str, List[Rate]]],
                     [getattr(v, field) for v in variants["patched"]],
                     [getattr(v, field) for v in variants["stock"]], results)
     for case, variants in rates.items():
-        if case.startswith("full") and case != "full, 0 us":
+        kind = case.partition(",")[0]
+        if case != kind and case != f"{kind}, 0 us":
             compare(f"{case}: mpps, to stock at 0 us",
                     [v.mpps for v in variants["patched"]],
-                    [v.mpps for v in rates["full, 0 us"]["stock"]], results)
+                    [v.mpps for v in rates[f"{kind}, 0 us"]["stock"]], results)
+
+
+def show_latency(pings: Dict[str, List[List[int]]],
+                 results: Dict[str, object]) -> None:
+    """Prints how long single packets took, and compares."""
+    rows = [[f"latency, {name}", str(len(values[0]))]
+            + [f"{median(percentile(v, p) for v in values) / 1e3:.1f}"
+               for p in LATENCY_PERCENTILES]
+            for name, values in pings.items()]
+    print(table(["", "packets"]
+                + [f"p{p * 100:.0f} (us)" for p in LATENCY_PERCENTILES], rows))
+    for p in LATENCY_PERCENTILES:
+        compare(f"latency: p{p * 100:.0f}",
+                [percentile(v, p) for v in pings["patched"]],
+                [percentile(v, p) for v in pings["stock"]], results)
+    results["latency"] = {
+        name: [{f"p{p * 100:.0f}": percentile(v, p)
+                for p in LATENCY_PERCENTILES} for v in values]
+        for name, values in pings.items()}
 
 
 def run(context: Context) -> Dict[str, object]:
@@ -275,9 +317,11 @@ def run(context: Context) -> Dict[str, object]:
         "sparse": lambda switch: switch.set_up_sparse(capture),
         "split": lambda switch: switch.set_up_split(capture),
         "latency": lambda switch: switch.set_up_latency(),
+        "rules": lambda switch: switch.set_up_rules(capture),
     }
     for k in range(args.pairs):
-        for kind, set_up in kinds.items():
+        for kind in args.cases or CASES:
+            set_up = kinds[kind]
             context.progress(f"{kind}: pair {k + 1} of {args.pairs}")
             with contextlib.ExitStack() as stack:
                 stack.enter_context(HugePages(2 * PAGES_PER_SWITCH))
@@ -294,7 +338,7 @@ def run(context: Context) -> Dict[str, object]:
                             lambda switch: switch.measure_latency()).items():
                         pings[name].append(sum(times, []))
                     continue
-                for interval in INTERVALS if kind == "full" else [0]:
+                for interval in INTERVALS.get(kind, [0]):
                     for switch in switches.values():
                         switch.vswitchd.resume()
                         switch.set_interval(interval)
@@ -302,18 +346,12 @@ def run(context: Context) -> Dict[str, object]:
                     for name, values in take_turns(
                             switches, k,
                             lambda switch: switch.measure(seconds)).items():
-                        add(f"full, {interval} us" if kind == "full" else kind,
-                            name, values)
-    show(rates, results)
-    rows = [[f"latency, {name}", str(len(values[0]))]
-            + [f"{median(percentile(v, p) for v in values) / 1e3:.1f}"
-               for p in (0.5, 0.9, 0.99)]
-            for name, values in pings.items()]
-    print(table(["", "packets", "p50 (us)", "p90 (us)", "p99 (us)"], rows))
-    for p in (0.5, 0.99):
-        compare(f"latency: p{p * 100:.0f}",
-                [percentile(v, p) for v in pings["patched"]],
-                [percentile(v, p) for v in pings["stock"]], results)
+                        add(f"{kind}, {interval} us" if kind in INTERVALS
+                            else kind, name, values)
+    if rates:
+        show(rates, results)
+    if pings["stock"]:
+        show_latency(pings, results)
     results["rates"] = {
         case: {name: [v._asdict() for v in values]
                for name, values in variants.items()}
