@@ -21,6 +21,8 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/cost-clock.h \
 	lib/cost-histogram.c \
 	lib/cost-histogram.h \
+	lib/cost-pmu.c \
+	lib/cost-pmu.h \
 	lib/cost-report.c \
 	lib/cost-report.h \
 	lib/dp-packet-spares.c \

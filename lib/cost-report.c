@@ -79,6 +79,13 @@ put_us(struct ds *s, double ns)
     }
 }
 
+/* Appends 'value' to 's', in the same way. */
+void
+cost_report_put_real(struct ds *s, double value)
+{
+    put_us(s, value * 1000);
+}
+
 /* Appends to 's' a column 'width' wide and what was put into 'cell', which is
  * cleared. */
 static void
@@ -228,14 +235,18 @@ put_table(struct ds *s, const struct cost_snapshot *snap,
     ds_put_format(s, " %8s\n", "max");
 
     for (size_t stage = 0; stage < kind->n_stages; stage++) {
+        int width = MAX(10, strlen(kind->stages[stage]));
         struct cost_hist_snapshot hist;
 
         if (stage_is_number(kind, stage) != numbers) {
             continue;
         }
         cost_snapshot_stage(snap, options->class, stage, &hist);
+        if (!hist.count && kind->optional & (1u << stage)) {
+            continue;
+        }
         ds_put_format(s, "  %-10s", kind->stages[stage]);
-        put_count_cell(s, 11, hist.count);
+        put_count_cell(s, 21 - width, hist.count);
         put_us_cell(s, (cost_hist_snapshot_mean(&hist)
                         * (numbers ? 1000 : 1)));
         for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
@@ -255,7 +266,8 @@ put_table(struct ds *s, const struct cost_snapshot *snap,
 
 /* Appends what is known of the stages of 'snap' to 's'. */
 static void
-put_stages(struct ds *s, const struct cost_snapshot *snap,
+put_stages(struct ds *s, const struct cost_report *report,
+           const struct cost_snapshot *snap,
            const struct show_options *options)
 {
     const struct cost_kind *kind = snap->kind;
@@ -263,6 +275,9 @@ put_stages(struct ds *s, const struct cost_snapshot *snap,
     put_table(s, snap, options, false);
     if (kind->values) {
         put_table(s, snap, options, true);
+    }
+    if (report->format_derived) {
+        report->format_derived(snap, options->class, s);
     }
     for (size_t i = 0; options->histograms && i < kind->n_stages; i++) {
         struct cost_hist_snapshot hist;
@@ -425,7 +440,7 @@ put_account(struct ds *s, const struct cost_report *report,
         return;
     }
 
-    put_stages(s, &account->total, options);
+    put_stages(s, report, &account->total, options);
     if (options->class == COST_ALL_CLASSES) {
         put_classes(s, &account->total);
     }
@@ -445,7 +460,7 @@ put_account(struct ds *s, const struct cost_report *report,
         put_plural(s, n, account->kind->name);
         put_lost(s, report, thread, options->class);
         ds_put_char(s, '\n');
-        put_stages(s, thread, options);
+        put_stages(s, report, thread, options);
         if (options->class == COST_ALL_CLASSES) {
             put_classes(s, thread);
         }
@@ -615,6 +630,9 @@ snapshot_to_json(const struct cost_report *report,
                         hist_to_json(kind, i, &hist, options));
     }
     json_object_put(json, "stages", stages);
+    if (report->derived_to_json) {
+        report->derived_to_json(snap, class, json);
+    }
 
     for (size_t i = 0; i < report->n_groups; i++) {
         const struct cost_counter_group *group = &report->groups[i];
@@ -697,6 +715,9 @@ reply_json(struct unixctl_conn *conn, const struct cost_report *report,
     json_object_put_string(json, "clock", cost_clock_name());
     json_object_put(json, "clock_drift_ppm",
                     json_real_create(cost_clock_drift_ppm()));
+    if (report->state_to_json) {
+        report->state_to_json(json);
+    }
     json_object_put(json, objects, accounts);
     unixctl_command_reply_json(conn, json);
     free(objects);

@@ -57,8 +57,18 @@ struct cost_report {
                            struct ds *);
     void (*details_to_json)(const char *account, const uint64_t *details,
                             struct json *object);
+
+    /* Format what follows from 'snap', for events of 'class' or all, after its
+     * stages, and what the reply in JSON has for all accounts.  May be
+     * NULL. */
+    void (*format_derived)(const struct cost_snapshot *snap, size_t class,
+                           struct ds *);
+    void (*derived_to_json)(const struct cost_snapshot *snap, size_t class,
+                            struct json *object);
+    void (*state_to_json)(struct json *object);
 };
 
+void cost_report_put_real(struct ds *, double);
 void cost_report_register(const struct cost_report *);
 
 #endif /* cost-report.h */

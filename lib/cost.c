@@ -18,6 +18,7 @@
 
 #include "cost.h"
 
+#include "cost-pmu.h"
 #include "openvswitch/vlog.h"
 #include "smap.h"
 #include "timeval.h"
@@ -121,9 +122,10 @@ slow_record_size(const struct cost_kind *kind)
 
 /* Configuration. */
 
-/* Applies "cost-accounting" and "cost-split-interval" from 'other_config', the
- * column in the Open_vSwitch table (see ovs-vswitchd.conf.db(5)).  Takes
- * effect with the next event of each thread. */
+/* Applies "cost-accounting", "cost-split-interval" and
+ * "cost-hardware-counters" from 'other_config', the column in the Open_vSwitch
+ * table (see ovs-vswitchd.conf.db(5)).  Takes effect with the next event of
+ * each thread. */
 void
 cost_configure(const struct smap *other_config)
 {
@@ -150,6 +152,9 @@ cost_configure(const struct smap *other_config)
     }
     atomic_store_relaxed(&cost_config.split_interval, (uint32_t) interval);
     atomic_store_relaxed(&cost_config.enabled, enabled);
+    cost_pmu_configure(enabled && smap_get_bool(other_config,
+                                                "cost-hardware-counters",
+                                                false));
 }
 
 /* Snapshots. */
@@ -571,9 +576,10 @@ thread_name(void)
     return name[0] ? xmemdup0(name, strcspn(name, "/")) : xstrdup("main");
 }
 
-/* Returns how many events to go until one is split, at random. */
-static uint32_t
-split_gap(uint32_t interval)
+/* Returns how many events to go until one is split, at random, so that 1 in
+ * 'interval' is. */
+uint32_t
+cost_split_gap(uint32_t interval)
 {
     return interval > 1 ? 1 + random_range(2 * interval - 1) : 1;
 }
@@ -591,7 +597,7 @@ cost_recorder_create(struct cost_account *account)
     recorder->latest_class = UINT32_MAX;
     atomic_read_relaxed(&cost_config.split_interval,
                         &recorder->split_interval);
-    recorder->split_in = split_gap(recorder->split_interval);
+    recorder->split_in = cost_split_gap(recorder->split_interval);
     atomic_init(&recorder->seq, 0);
     atomic_init(&recorder->generation, 0);
     atomic_init(&recorder->n_pending, 0);
@@ -1038,7 +1044,7 @@ void
 cost_recorder_split__(struct cost_recorder *recorder, uint32_t interval)
 {
     recorder->split_interval = interval;
-    recorder->split_in = split_gap(interval);
+    recorder->split_in = cost_split_gap(interval);
 }
 
 /* Puts 'event', which took 'total_ns', among the slowest of 'recorder', in

@@ -116,6 +116,8 @@ struct cost_kind {
     size_t n_stages;
     uint16_t values;                    /* A bit for each stage that is not a
                                          * time but a number. */
+    uint16_t optional;                  /* A bit for each stage that is only
+                                         * shown when there is any. */
     bool always_split;                  /* Does cost_record() keep the stages
                                          * of all events? */
 
@@ -283,6 +285,7 @@ void cost_count(struct cost_account *, size_t class, size_t counter,
                 uint64_t n);
 
 struct cost_recorder *cost_recorder_get(struct cost_account *);
+uint32_t cost_split_gap(uint32_t interval);
 void cost_recorder_split__(struct cost_recorder *, uint32_t interval);
 void cost_timer_end__(struct cost_timer *, uint64_t now);
 void cost_timer_cancel__(struct cost_timer *);

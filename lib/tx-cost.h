@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "cost.h"
+#include "cost-pmu.h"
 
 /* Cost of sending packets.
  * ========================
@@ -46,6 +47,9 @@ enum tx_cost_stage {
                                  * begins. */
     TX_COST_SEND,               /* In netdev_send(). */
     TX_COST_PACKETS,            /* Number of packets. */
+    TX_COST_CYCLES,             /* Of the CPU, in netdev_send(), counted by
+                                 * hardware, and instructions. */
+    TX_COST_INSTRUCTIONS,
     TX_COST_TOTAL,
     TX_COST_N_STAGES
 };
@@ -65,6 +69,8 @@ enum tx_cost_counter {
 
     TX_COST_RETRIES,            /* Of what a vhost peer had no room for. */
     TX_COST_ERRORS,             /* netdev_send() failed. */
+    TX_COST_UNCOUNTED,          /* Hardware has not counted all of it. */
+    TX_COST_COUNTED_PACKETS,    /* Of bursts with cycles and instructions. */
     TX_COST_N_COUNTERS
 };
 
@@ -79,7 +85,10 @@ struct tx_cost_burst {
     struct cost_recorder **recorder;  /* For cost_record(). */
     size_t class;
     uint64_t begin;             /* Ticks. */
+    uint64_t send;              /* Ticks, later if counting had to begin. */
     size_t dropped;             /* Packets, so far. */
+    bool counting;              /* Does hardware count it? */
+    struct cost_pmu_counts counts;
 };
 
 static inline uint64_t tx_cost_now(uint64_t tsc);
