@@ -317,8 +317,8 @@ compare_addrs(const void *a, const void *b)
 /* While addresses of CHANGING, to which "add" must have added N, come and go,
  * reads those of DEV for MSECS.  Whichever addresses of DEV do not change must
  * be there each time, and none twice, unless they could not be read without
- * being interrupted.  On a slow machine, that may be so each time: then goes on
- * with ever fewer changes, until it is not. */
+ * being interrupted.  On a slow machine, that may be so each time: then goes
+ * on with ever fewer changes, until it is not. */
 static void
 change(struct ovs_cmdl_context *ctx)
 {
@@ -415,8 +415,8 @@ change(struct ovs_cmdl_context *ctx)
     }
 }
 
-/* Reads the addresses of DEV, which comes and goes, for MSECS, and until it has
- * been both there and gone. */
+/* Reads the addresses of DEV, which comes and goes, for MSECS, and until it
+ * has been both there and gone. */
 static void
 come_and_go(struct ovs_cmdl_context *ctx)
 {
