@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional
 
@@ -21,6 +23,14 @@ def read(path: Path) -> str:
         return path.read_text(errors="replace").strip()
     except OSError:
         return ""
+
+
+def has_kernel_datapath() -> bool:
+    """Loads the kernel's openvswitch module, and returns true if it is
+    there."""
+    return bool(shutil.which("modprobe")) and not subprocess.run(
+        ["modprobe", "openvswitch"], stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL).returncode
 
 
 def describe() -> Dict[str, object]:

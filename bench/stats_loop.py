@@ -42,7 +42,7 @@ from statistics import median
 from typing import Dict, Iterator, List, NamedTuple
 
 from daemon import BenchError, NotHere, Switch, wait_until
-from machine import Threads, read
+from machine import Threads, has_kernel_datapath, read
 from report import Context, ratio_json, ratio_line, table
 from stats import ratio
 
@@ -271,12 +271,6 @@ def run_kind(context: Context, kind: str) -> Dict[str, Dict[str, List[float]]]:
         for switch in switches.values():
             switch.verify()
     return times
-
-
-def has_kernel_datapath() -> bool:
-    return not subprocess.run(["modprobe", "openvswitch"],
-                              stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL).returncode
 
 
 def run(context: Context) -> Dict[str, object]:
