@@ -60,6 +60,7 @@ vswitchd_ovs_vswitchd_SOURCES += \
 # Unit tests: subcommands of tests/ovstest.
 tests_ovstest_SOURCES += \
 	tests/test-cost.c \
+	tests/test-cost-clock.c \
 	tests/test-cost-histogram.c \
 	tests/test-dp-packet-spares.c \
 	tests/test-netdev-addrs.c \
