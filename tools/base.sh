@@ -5,13 +5,12 @@
 
 # find_base TOP NAME DIR CACHE
 #
-# Sets BASE_DIR to a pristine source tree, BASE_ID to what messages call it and
-# BASE_SERIES to the patches that it takes: the user's DIR, copied to CACHE, or
-# if it is empty, the base NAME, fetched to CACHE unless it is there.
+# Sets BASE_DIR to a pristine source tree and BASE_ID to what messages call it:
+# the user's DIR, copied to CACHE, or if it is empty, the base NAME, fetched to
+# CACHE unless it is there.
 find_base() {
     # shellcheck source=/dev/null
     . "$1/bases/$2"
-    BASE_SERIES=$SERIES
     if test -n "$3"; then
         "$1/tools/copy-ovs" "$3" "$4" || return 1
         BASE_DIR=$4/with-ovs
@@ -21,5 +20,5 @@ find_base() {
         BASE_DIR=$4/$PACKAGE-$PACKAGE_VERSION
         BASE_ID="Open vSwitch $2 ($PACKAGE $PACKAGE_VERSION)"
     fi
-    export BASE_DIR BASE_ID BASE_SERIES
+    export BASE_DIR BASE_ID
 }

@@ -110,12 +110,64 @@ def is_generated(path: str) -> bool:
                for p in GENERATED)
 
 
+# Topics.
+
+
+@dataclass
+class Topic:
+    """A directory below patches/: a series of patches, and the new files that
+    go with it, listed in a fragment for automake."""
+    name: str
+    needs: List[str]            # Other topics.
+    alone: bool                 # Do its patches stand alone?
+
+    @property
+    def fragment(self) -> str:
+        return f"patches/{self.name}/automake.mk"
+
+    @property
+    def files(self) -> List[str]:
+        """The overlay files that the fragment lists."""
+        text = (TOP / self.fragment).read_text()
+        words = re.findall(r"[\w./-]+", re.sub(r"#.*", "", text))
+        return sorted({w for w in words
+                       if w.startswith(tuple(d + "/" for d in OVERLAY_DIRS))})
+
+
+def read_topics(names: Optional[str] = None) -> List[Topic]:
+    """Returns the topics in 'names', separated by commas or spaces, and those
+    that they need, in the order of patches/topics; all if it is None."""
+    topics: List[Topic] = []
+    for line in (TOP / "patches/topics").read_text().splitlines():
+        name, colon, words = line.partition("#")[0].partition(":")
+        if colon:
+            needs = words.split()
+            topics.append(Topic(name.strip(),
+                                [n for n in needs if n != "alone"],
+                                "alone" in needs))
+    known = [topic.name for topic in topics]
+    wanted = set(known if names is None else names.replace(",", " ").split())
+    if wanted - set(known):
+        fail(f"there is no topic {' '.join(sorted(wanted - set(known)))} "
+             f"(there is: {' '.join(known)})")
+    for topic in reversed(topics):
+        if topic.name in wanted:
+            wanted.update(topic.needs)
+    return [topic for topic in topics if topic.name in wanted]
+
+
+def topic_files(topics: Iterable[Topic]) -> List[str]:
+    """Returns the paths of the new files of 'topics'."""
+    return sorted({f for topic in topics
+                   for f in [topic.fragment, *topic.files]})
+
+
 # The overlay.
 
 
 def overlay_files() -> List[str]:
     """Returns the paths of all overlay files, relative to the top."""
-    found = ["overlay.mk"]
+    found = []
     for name in OVERLAY_DIRS:
         for root, dirs, files in os.walk(TOP / name):
             dirs[:] = [d for d in dirs if d != "__pycache__"]
@@ -131,8 +183,9 @@ def overlay_files() -> List[str]:
 
 @dataclass
 class Patch:
-    name: str
+    name: str                   # TOPIC/NNNN-area-what.patch
     stock: bool = False         # The stock tree takes it too.
+    needs: List[str] = field(default_factory=list)  # Numbers of others.
     text: bytes = b""
     files: List[str] = field(default_factory=list)
 
@@ -140,32 +193,56 @@ class Patch:
     def path(self) -> Path:
         return TOP / "patches" / self.name
 
+    @property
+    def topic(self) -> str:
+        return self.name.partition("/")[0]
 
-def read_series(series: str = "patches/series") -> List[Patch]:
-    """Returns the patches of 'series', read and looked through."""
+    @property
+    def number(self) -> str:
+        return self.name.partition("/")[2][:4]
+
+
+def read_series(topics: Iterable[Topic]) -> List[Patch]:
+    """Returns the patches of 'topics', read and looked through."""
     patches = []
-    for line in (TOP / series).read_text().splitlines():
-        name, _, comment = line.partition("#")
-        name = name.strip()
-        if not name:
-            continue
-        patch = Patch(name, comment.split()[:1] == ["stock"])
-        if not patch.path.is_file():
-            fail(f"{series} names {name}, which is not in patches/")
-        patch.text = patch.path.read_bytes()
-        text = patch.text.decode(errors="replace")
-        for old, new in re.findall(r"^--- (\S+).*\n\+\+\+ (\S+)", text, re.M):
-            if old == "/dev/null" or new == "/dev/null":
-                file = (new if old == "/dev/null" else old)[2:]
-                what = "adds" if old == "/dev/null" else "removes"
-                fail(f"{name} {what} {file}: patches only change files of "
-                     "OVS; new files belong to the overlay")
-            if new[2:] not in patch.files:
-                patch.files.append(new[2:])
-        if not patch.files:
-            fail(f"{name} changes no file")
-        patches.append(patch)
+    for topic in topics:
+        series = f"patches/{topic.name}/series"
+        for line in (TOP / series).read_text().splitlines():
+            file, _, comment = line.partition("#")
+            if not file.strip():
+                continue
+            what, *words = comment.split() or [""]
+            patch = Patch(f"{topic.name}/{file.strip()}", what == "stock",
+                          words if what == "needs" else [])
+            if not patch.path.is_file():
+                fail(f"{series} names {file.strip()}, which is not there")
+            read_patch(patch)
+            patches.append(patch)
     return patches
+
+
+def read_patch(patch: Patch) -> None:
+    patch.text = patch.path.read_bytes()
+    text = patch.text.decode(errors="replace")
+    for old, new in re.findall(r"^--- (\S+).*\n\+\+\+ (\S+)", text, re.M):
+        if old == "/dev/null" or new == "/dev/null":
+            file = (new if old == "/dev/null" else old)[2:]
+            what = "adds" if old == "/dev/null" else "removes"
+            fail(f"{patch.name} {what} {file}: patches only change files of "
+                 "OVS; new files belong to the overlay")
+        if new[2:] not in patch.files:
+            patch.files.append(new[2:])
+    if not patch.files:
+        fail(f"{patch.name} changes no file")
+
+
+def select(patches: List[Patch], numbers: Iterable[str]) -> List[Patch]:
+    """Returns those of 'patches' that have 'numbers'."""
+    numbers = set(numbers)
+    unknown = numbers - {p.number for p in patches}
+    if unknown:
+        fail(f"there is no patch {' '.join(sorted(unknown))}")
+    return [p for p in patches if p.number in numbers]
 
 
 # git, deaf to what the user has configured.
@@ -236,6 +313,7 @@ class State:
     fingerprint: str = ""
     base: str = ""              # Where the pristine files are.
     base_id: str = ""
+    topics: List[str] = field(default_factory=list)
     head: str = ""              # The last commit that prepare made.
     links: List[str] = field(default_factory=list)
     patched: List[str] = field(default_factory=list)
@@ -260,12 +338,17 @@ class State:
 
 
 def make_history(shadow: Path, base: Path, ovs: Path, base_id: str,
-                 patches: List[Patch], overlay: List[str]) -> Dict[str, str]:
+                 patches: List[Patch], topics: List[Topic]) -> Dict[str, str]:
     """Makes 'shadow' a git repository with the files that 'patches' change
-    and links to the 'overlay', one commit for each patch, as it will be in
-    the tree 'ovs'.  Returns the patch of each commit."""
+    and links to the new files of 'topics', one commit for each patch, as it
+    will be in the tree 'ovs'.  Returns the patch of each commit."""
+    overlay = topic_files(topics)
     shutil.rmtree(shadow, ignore_errors=True)
     shadow.mkdir(parents=True)
+    with open(shadow / "Makefile.am", "wb") as makefile:
+        makefile.write((base / "Makefile.am").read_bytes())
+        for topic in topics:
+            makefile.write(f"include {topic.fragment}\n".encode())
     for patch in patches:
         for file in patch.files:
             if file in overlay:
@@ -274,6 +357,8 @@ def make_history(shadow: Path, base: Path, ovs: Path, base_id: str,
             if not (base / file).is_file():
                 fail(f"{patch.name} changes {file}, which is not in "
                      f"{base_id}")
+            if file == "Makefile.am":
+                continue                # It is there.
             (shadow / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(base / file, shadow / file)
             shutil.copymode(base / file, shadow / file)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The new files of this topic.  'make prepare' includes this file at the end of
+# OVS's Makefile.am, so each list below extends one of OVS's.  A new file is one
+# line here: at its place in the alphabet, with the path it has in OVS.
+#
+# A file of tests is listed in TESTSUITE_AT and included from
+# tests/testsuite.at by the patch that adds the hook it needs.
+
+EXTRA_DIST += patches/fixes/automake.mk
+
+# lib/: linked into every program.
+lib_libopenvswitch_la_SOURCES += \
+	lib/dp-packet-spares.c \
+	lib/dp-packet-spares.h
+if LINUX
+lib_libopenvswitch_la_SOURCES += \
+	lib/rtnetlink-addrs.c \
+	lib/rtnetlink-addrs.h
+endif
+
+# vswitchd/: linked into ovs-vswitchd.
+vswitchd_ovs_vswitchd_SOURCES += \
+	vswitchd/stats-column.c \
+	vswitchd/stats-column.h
+
+# Unit tests: subcommands of tests/ovstest.
+tests_ovstest_SOURCES += \
+	tests/test-dp-packet-spares.c \
+	tests/test-netdev-addrs.c
+
+# Autotest files of tests/testsuite and of tests/system-userspace-testsuite.
+TESTSUITE_AT += \
+	tests/dp-packet-spares.at \
+	tests/netdev-addrs.at \
+	tests/stats-loop.at \
+	tests/tx-queue.at \
+	tests/tx-queue-interval.at \
+	tests/tx-queue-range.at \
+	tests/tx-queue-share.at
+SYSTEM_KMOD_TESTSUITE_AT += \
+	tests/system-stats-loop.at
+SYSTEM_USERSPACE_TESTSUITE_AT += \
+	tests/system-dp-packet-spares.at \
+	tests/system-netdev-addrs.at \
+	tests/system-stats-loop.at
+
+# Documentation.
+DOC_SOURCE += \
+	Documentation/topics/main-thread-cures.rst
