@@ -304,6 +304,27 @@ cost_clock_judge(const struct cost_clock_sample *from,
                                 + from->width / 2.0 + to->width / 2.0);
 }
 
+/* Returns the ticks that CLOCK_MONOTONIC is to continue with at 'to', when a
+ * counter that had 'inverse' / 2**COST_CLOCK_SHIFT ticks in a nanosecond, and
+ * was good until 'from', has failed since. */
+uint64_t
+cost_clock_continue(const struct cost_clock_sample *from,
+                    const struct cost_clock_sample *to, uint32_t inverse)
+{
+    uint64_t ticks = to->ticks;
+
+    /* Continue where the counter should be or, if it has lost time, where it
+     * is, so that no event that has begun gets longer than it is.  Put the
+     * clock back a bit, for it is not known that exactly where the counter
+     * should be: such an event ends before it began, unless it is long. */
+    if (to->ns > from->ns) {
+        ticks = MIN(ticks,
+                    from->ticks + cost_clock_scale(to->ns - from->ns,
+                                                   inverse));
+    }
+    return ticks - MIN(ticks, COST_CLOCK_LONG);
+}
+
 /* Appends to 's' what is wrong with the counter. */
 static void
 format_fault(struct ds *s)
@@ -326,17 +347,9 @@ fall_back(enum fault new_fault, const struct cost_clock_sample *now,
     OVS_REQUIRES(mutex)
 {
     double window_ns = (int64_t) (now->ns - baseline.ns);
-    uint64_t ticks = now->ticks;
 
-    /* Continue where the counter should be or, if it has lost time, where it
-     * is, so that no event that has begun gets longer than it is.  Put the
-     * clock back a little, for it is not known that exactly where the counter
-     * should be: such an event ends before it began, unless it is long. */
-    if (window_ns > 0) {
-        ticks = MIN(ticks, baseline.ticks + cost_clock_ticks(window_ns));
-    }
-    ticks -= MIN(ticks, COST_CLOCK_LONG);
-    atomic_store_relaxed(&origin.ticks, ticks);
+    atomic_store_relaxed(&origin.ticks,
+                         cost_clock_continue(&baseline, now, real_inverse));
     atomic_store_relaxed(&origin.ns, read_ns(CLOCK_MONOTONIC));
 
     real_source = COST_CLOCK_MONOTONIC;

@@ -202,6 +202,9 @@ void cost_clock_read(struct cost_clock_sample *);
 bool cost_clock_judge(const struct cost_clock_sample *from,
                       const struct cost_clock_sample *to, uint32_t mult,
                       double *gained_ns);
+uint64_t cost_clock_continue(const struct cost_clock_sample *from,
+                             const struct cost_clock_sample *to,
+                             uint32_t inverse);
 
 /* For tests. */
 

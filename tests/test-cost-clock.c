@@ -43,6 +43,7 @@
  * advance with pass(), and while they are related at first. */
 #define TICKS_PER_NS 2
 #define MULT ((1u << COST_CLOCK_SHIFT) / TICKS_PER_NS)
+#define INVERSE ((1u << COST_CLOCK_SHIFT) * TICKS_PER_NS)
 static struct cost_clock_sample clocks = { 1000 * SEC_NS, 100 * SEC_NS, 80 };
 static bool invariant = true;
 static uint64_t sampling_ns = 5000000;
@@ -147,6 +148,15 @@ run(int n, int ppm)
     }
 }
 
+static uint64_t
+monotonic_ns(void)
+{
+    struct timespec ts;
+
+    xclock_gettime(CLOCK_MONOTONIC, &ts);
+    return ts.tv_sec * SEC_NS + ts.tv_nsec;
+}
+
 /* Returns the nanoseconds from 'from' to 'to'. */
 static uint64_t
 ns_between(uint64_t from, uint64_t to)
@@ -213,6 +223,47 @@ test_judge(struct ovs_cmdl_context *ctx OVS_UNUSED)
     printf("ok\n");
 }
 
+/* cost_clock_continue(). */
+
+static void
+test_continue(struct ovs_cmdl_context *ctx OVS_UNUSED)
+{
+    static const struct {
+        const char *what;
+        int64_t ticks;                  /* Of the counter. */
+        int64_t ns;
+        int64_t expected;               /* Ticks, plus COST_CLOCK_LONG. */
+    } tests[] = {
+        { "exact", 20000, 10000, 20000 },
+        { "no time", 0, 0, 0 },
+        { "fast", 21000, 10000, 20000 },
+        { "slow", 19000, 10000, 19000 },
+        { "jumps forward", 20000000000000, 10000, 20000 },
+        { "jumps backward", -20000000000000, 10000, -20000000000000 },
+        { "kernel's clock jumps forward", 20000, 10000000000000, 20000 },
+        { "kernel's clock jumps backward", 20000, -10000000000000, 20000 },
+    };
+    struct cost_clock_sample zero = { 0, 0, 0 }, one = { 1, 1, 0 };
+
+    for (size_t i = 0; i < ARRAY_SIZE(tests); i++) {
+        struct cost_clock_sample from = {
+            UINT64_C(1) << 50, UINT64_C(1) << 49, 0
+        };
+        struct cost_clock_sample to = {
+            from.ticks + tests[i].ticks, from.ns + tests[i].ns, 0
+        };
+        int64_t ticks = cost_clock_continue(&from, &to, INVERSE) - from.ticks;
+
+        if (ticks != tests[i].expected - (int64_t) COST_CLOCK_LONG) {
+            printf("%s: %"PRId64"\n", tests[i].what, ticks);
+        }
+    }
+
+    /* Never below zero. */
+    ovs_assert(!cost_clock_continue(&zero, &one, INVERSE));
+    printf("ok\n");
+}
+
 /* Choice of the clock. */
 
 static void
@@ -242,7 +293,8 @@ test_drift(struct ovs_cmdl_context *ctx)
 static void
 test_jump(struct ovs_cmdl_context *ctx)
 {
-    uint64_t before, jumped, last, after, later;
+    int counter = atoi(ctx->argv[1]), kernel = atoi(ctx->argv[2]);
+    uint64_t before, jumped, last, after, later, real_ns;
     bool recorded = ctx->argc > 3;
 
     /* Make room for jumps backwards. */
@@ -255,12 +307,13 @@ test_jump(struct ovs_cmdl_context *ctx)
     ovs_assert(ns_between(before, clocks.ticks) == 1000 * SEC_NS);
     ovs_assert(!strcmp(cost_clock_name(), "tsc"));
 
-    clocks.ticks += atoi(ctx->argv[1]) * (int64_t) JUMP_NS * TICKS_PER_NS;
-    clocks.ns += atoi(ctx->argv[2]) * (int64_t) JUMP_NS;
+    clocks.ticks += counter * (int64_t) JUMP_NS * TICKS_PER_NS;
+    clocks.ns += kernel * (int64_t) JUMP_NS;
     jumped = clocks.ticks;
     pass(1000 * SEC_NS, 0);
     last = clocks.ticks;
 
+    real_ns = monotonic_ns();
     if (recorded) {
         /* An event ends before cost_clock_run() notices. */
         ovs_assert(!ns_between(before, clocks.ticks));
@@ -274,9 +327,14 @@ test_jump(struct ovs_cmdl_context *ctx)
 
     /* Events that have begun.  All of what the latest may have is real. */
     after = cost_clock_now("event");
+    real_ns = monotonic_ns() - real_ns;
     ovs_assert(!ns_between(before, after));
     ovs_assert(!ns_between(jumped, after));
-    ovs_assert(ns_between(last, after) < JUMP_NS);
+    ovs_assert(ns_between(last, after) <= real_ns);
+
+    /* If the counter is ahead, it is not followed. */
+    ovs_assert(counter <= 0 || counter < kernel
+               || after < last - JUMP_NS / 2 * TICKS_PER_NS);
 
     /* A reading of another CPU's counter that differs even more. */
     ovs_assert(!ns_between(after - JUMP_NS * TICKS_PER_NS, after));
@@ -494,16 +552,12 @@ test_stepper(struct ovs_cmdl_context *ctx OVS_UNUSED)
 static void
 print_average(const char *what, void (*call)(void), int n)
 {
-    struct timespec start, end;
+    uint64_t start = monotonic_ns();
 
-    xclock_gettime(CLOCK_MONOTONIC, &start);
     for (int i = 0; i < n; i++) {
         call();
     }
-    xclock_gettime(CLOCK_MONOTONIC, &end);
-    printf("%s: %.1f ns\n", what,
-           ((end.tv_sec - start.tv_sec) * 1e9
-            + (end.tv_nsec - start.tv_nsec)) / n);
+    printf("%s: %.1f ns\n", what, (double) (monotonic_ns() - start) / n);
 }
 
 static volatile uint64_t sink;
@@ -549,6 +603,7 @@ run_benchmark(struct ovs_cmdl_context *ctx)
 static const struct ovs_cmdl_command commands[] = {
     { "benchmark", "[n]", 0, 1, run_benchmark, OVS_RO },
     { "judge", NULL, 0, 0, test_judge, OVS_RO },
+    { "continue", NULL, 0, 0, test_continue, OVS_RO },
     { "choice", "invariant available width", 3, 3, test_choice, OVS_RO },
     { "drift", "ppm n", 2, 2, test_drift, OVS_RO },
     { "jump", "counter kernel [recorded]", 2, 3, test_jump, OVS_RO },
