@@ -5,6 +5,10 @@ results.
 Used by tools/check and tools/check-upstream.  A test is identified by the
 file that defines it, its title, and its rank among equal titles of that file:
 numbers change whenever a test is added.
+
+A file of results has lines of status, suite, test and detail, separated by
+tabs.  Of several lines for a test, the last one counts, so that such a file
+also tells how far the tests are: each is "todo" at first.
 """
 
 from __future__ import annotations
@@ -17,9 +21,10 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
+from typing import (Callable, Dict, Iterable, List, NamedTuple, Optional,
+                    TextIO, Tuple)
 
-PASS, FAIL, SKIP = "pass", "fail", "skip"
+PASS, FAIL, SKIP, TODO = "pass", "fail", "skip", "todo"
 
 LIST_RE = re.compile(r"^ *(\d+): ([^ ]+):(\d+) +(.*)$")
 RESULT_RE = re.compile(r"^ *(\d+): .*?  *"
@@ -58,6 +63,34 @@ def default_jobs() -> int:
     """Many tests wait for something most of their time, so twice as many
     run at once as there are processors, and one more pair."""
     return 2 * len(os.sched_getaffinity(0)) + 2
+
+
+class Recorder:
+    """Writes the results of 'suite' to the file 'path', if there is one."""
+
+    def __init__(self, path: Optional[Path], suite: str):
+        self.suite = suite
+        self.out: Optional[TextIO] = None
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.out = open(path, "w", encoding="utf-8")
+
+    def add(self, test: object, status: str, detail: str = "") -> None:
+        if self.out:
+            self.out.write(f"{status}\t{self.suite}\t{test}\t{detail}\n")
+            self.out.flush()
+
+
+def read_results(path: Path) -> Dict[Tuple[str, str], Result]:
+    """Returns the results in the file 'path', in the order in which the tests
+    come first; none if there is no such file."""
+    results: Dict[Tuple[str, str], Result] = {}
+    if path.exists():
+        for line in path.read_text(errors="replace").splitlines():
+            words = line.split("\t")
+            if len(words) == 4:
+                results[words[1], words[2]] = Result(words[0], words[3])
+    return results
 
 
 class Progress:
@@ -109,19 +142,21 @@ class Suite:
         # the repository around the build directory.
         self.env["GIT_CEILING_DIRECTORIES"] = str(self.tree.parent)
 
-    def build(self) -> None:
-        """Brings the programs and data that the suite needs up to date."""
+    def build(self, *suites: str) -> None:
+        """Brings the programs and data that the suite needs, and other
+        'suites', up to date."""
         make = os.environ.get("MAKE", "make")
         jobs = len(os.sched_getaffinity(0))
         log = self.tree / "tests" / "build.log"
+        targets = [f"tests/{name}" for name in {self.name, *suites}]
         with open(log, "w", encoding="utf-8") as out:
             done = subprocess.run(
                 [make, "-j", str(jobs), "check", "TESTSUITEFLAGS=--version"],
                 cwd=self.tree, env=self.env, stdin=subprocess.DEVNULL,
                 stdout=out, stderr=subprocess.STDOUT, check=False)
-            if done.returncode == 0 and self.name != "testsuite":
+            if done.returncode == 0:
                 done = subprocess.run(
-                    [make, f"tests/{self.name}"], cwd=self.tree,
+                    [make, *targets], cwd=self.tree,
                     env=self.env, stdin=subprocess.DEVNULL,
                     stdout=out, stderr=subprocess.STDOUT, check=False)
         if done.returncode:
@@ -137,9 +172,13 @@ class Suite:
              "ovs-cost-print"],
             cwd=self.tree, env=self.env, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, check=True)
+        # How many seconds tests wait for something.  In the environment alone,
+        # tests/atlocal would set it to 30.
+        wait = os.environ.get("OVS_CTL_TIMEOUT", "30")
         return self.wrap + [
             "/bin/bash", f"./tests/{self.name}", "-C", "tests",
-            "AUTOTEST_PATH=" + path.stdout.splitlines()[-1]]
+            "AUTOTEST_PATH=" + path.stdout.splitlines()[-1],
+            "OVS_CTL_TIMEOUT=" + wait]
 
     def tests(self) -> Dict[Key, Test]:
         """All tests of the suite, in its order."""
@@ -169,11 +208,13 @@ class Suite:
                               env=self.env, check=False).returncode
 
     def run(self, tests: Iterable[Test], jobs: int,
-            on_result: Optional[Callable[[Test, Result], None]] = None
+            on_result: Optional[Callable[[Test, Result], None]] = None,
+            on_text: Optional[Callable[[str], None]] = None
             ) -> Dict[Key, Result]:
-        """Runs 'tests', 'jobs' of them at a time, and calls 'on_result' as
-        each one ends.  A test that ended without a verdict counts as
-        failed; if none has one, the suite itself did not run."""
+        """Runs 'tests', 'jobs' of them at a time, and calls 'on_text' for
+        each line that the suite prints, 'on_result' as each test ends.  A test
+        that ended without a verdict counts as failed; if none has one, the
+        suite itself did not run."""
         by_number = {t.number: t for t in tests}
         results: Dict[Key, Result] = {}
         if not by_number:
@@ -193,6 +234,8 @@ class Suite:
                 assert suite.stdout
                 for text in suite.stdout:
                     said = (said + [text])[-20:]
+                    if on_text:
+                        on_text(text)
                     match = RESULT_RE.match(text.rstrip())
                     test = match and by_number.get(int(match.group(1)))
                     if not match or not test or test.key in results:
@@ -204,6 +247,10 @@ class Suite:
                         on_result(test, result)
             except BaseException:
                 os.killpg(suite.pid, signal.SIGTERM)
+                try:
+                    suite.wait(10)
+                except subprocess.TimeoutExpired:
+                    os.killpg(suite.pid, signal.SIGKILL)
                 raise
         if not results and len(by_number) > 1:
             raise SystemExit(f"{self.script} did not run:\n" + "".join(said))
