@@ -112,6 +112,7 @@ pending_marked(uint64_t head)
     return head >> 40;
 }
 
+static void cost_accounts_refresh(void) OVS_REQUIRES(accounts_mutex);
 static void cost_account_unref(struct cost_account *);
 
 static size_t
@@ -151,7 +152,12 @@ cost_configure(const struct smap *other_config)
                   enabled ? "on" : "off", interval);
     }
     atomic_store_relaxed(&cost_config.split_interval, (uint32_t) interval);
-    atomic_store_relaxed(&cost_config.enabled, enabled);
+    if (enabled != cost_enabled()) {
+        ovs_mutex_lock(&accounts_mutex);
+        cost_accounts_refresh();
+        ovs_mutex_unlock(&accounts_mutex);
+        atomic_store_relaxed(&cost_config.enabled, enabled);
+    }
     cost_pmu_configure(enabled && smap_get_bool(other_config,
                                                 "cost-hardware-counters",
                                                 false));
@@ -760,6 +766,19 @@ cost_account_destroy(struct cost_account *account)
     cost_account_unref(account);
 }
 
+/* Makes accounts have what others have counted so far. */
+static void
+cost_accounts_refresh(void)
+{
+    struct cost_account *account;
+
+    LIST_FOR_EACH (account, list_node, &accounts) {
+        if (account->kind->refresh) {
+            account->kind->refresh();
+        }
+    }
+}
+
 static bool
 cost_account_matches(const struct cost_account *account,
                      const struct cost_kind *const kinds[], size_t n_kinds,
@@ -799,6 +818,7 @@ cost_accounts_read(const struct cost_kind *const kinds[], size_t n_kinds,
 
     *snaps = NULL;
     ovs_mutex_lock(&accounts_mutex);
+    cost_accounts_refresh();
     LIST_FOR_EACH (account, list_node, &accounts) {
         struct cost_account_snapshot *snap;
         struct cost_recorder *recorder;
@@ -861,6 +881,7 @@ cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
     size_t n = 0;
 
     ovs_mutex_lock(&accounts_mutex);
+    cost_accounts_refresh();
     LIST_FOR_EACH (account, list_node, &accounts) {
         uint32_t generation;
 

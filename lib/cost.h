@@ -132,6 +132,12 @@ struct cost_kind {
     /* Number of 64-bit words with details kept of each of the slowest
      * events. */
     size_t n_details;
+
+    /* Counts, with cost_count(), what somebody else, such as the kernel, has
+     * counted since this was last called.  Any thread calls it before an
+     * account is read or cleared and before accounting is switched on or off,
+     * while 'accounts_mutex' is held.  May be NULL. */
+    void (*refresh)(void);
 };
 
 /* Run-time configuration, see cost_configure(). */

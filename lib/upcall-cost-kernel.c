@@ -26,6 +26,7 @@
 
 #include "dp-packet.h"
 #include "openvswitch/dynamic-string.h"
+#include "openvswitch/list.h"
 #include "openvswitch/vlog.h"
 #include "ovs-thread.h"
 #include "smap.h"
@@ -38,9 +39,6 @@ VLOG_DEFINE_THIS_MODULE(upcall_cost_kernel);
 #define MEMINFO_DROPS 8
 #define MEMINFO_N 9
 
-/* 'config_seq' of a socket that several threads receive from. */
-#define SHARED UINT_MAX
-
 /* Reading two clocks takes no longer than this. */
 #define RELATE_NS 1000
 
@@ -48,10 +46,40 @@ VLOG_DEFINE_THIS_MODULE(upcall_cost_kernel);
  * changed, in the others. */
 static ATOMIC(unsigned int) config_seq = 0;
 
+/* Recording may take 'accounts_mutex' in cost.c while it holds this one only
+ * if it does not have to wait for it, because a report takes them in the
+ * opposite order. */
+static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
+
 /* What became of it. */
-static struct ovs_mutex queues_mutex = OVS_MUTEX_INITIALIZER;
-static size_t n_queues OVS_GUARDED_BY(queues_mutex);
-static char *queues_error OVS_GUARDED_BY(queues_mutex);
+static size_t n_queues OVS_GUARDED_BY(mutex);
+static char *queues_error OVS_GUARDED_BY(mutex);
+
+/* A datapath that has an account. */
+struct kernel {
+    struct ovs_list list_node;          /* In 'kernels'. */
+    const struct dpif *dpif;
+    struct cost_account *account;
+};
+static struct ovs_list kernels OVS_GUARDED_BY(mutex)
+    = OVS_LIST_INITIALIZER(&kernels);
+
+/* A socket that receives upcalls. */
+struct upcall_cost_socket {
+    struct ovs_list list_node OVS_GUARDED_BY(mutex);  /* In 'sockets'. */
+    const struct dpif *dpif;
+    int fd;
+    bool shared;                        /* Do several threads receive? */
+
+    uint32_t n_dropped OVS_GUARDED_BY(mutex);  /* By the kernel, counted. */
+    atomic_bool overrun;                /* Since it was last empty? */
+
+    /* If it is not shared, of the thread that receives from it. */
+    struct upcall_cost_queue *queue;    /* NULL if it is not watched. */
+    unsigned int config_seq;            /* Of the configuration applied. */
+};
+static struct ovs_list sockets OVS_GUARDED_BY(mutex)
+    = OVS_LIST_INITIALIZER(&sockets);
 
 /* The batch that the calling thread is working on, or NULL. */
 DEFINE_STATIC_PER_THREAD_DATA(struct upcall_cost_batch *, current, NULL);
@@ -67,13 +95,41 @@ current_batch(void)
 
 /* Creates and returns an account for the upcalls from 'dpif', or NULL if that
  * is not a datapath in the kernel.  The caller must destroy it with
- * cost_account_destroy(). */
+ * upcall_cost_kernel_destroy(). */
 struct cost_account *
 upcall_cost_kernel_create(const struct dpif *dpif)
 {
-    return (!strcmp(dpif_type(dpif), "system")
-            ? cost_account_create(&upcall_cost_kernel_kind, dpif_name(dpif))
-            : NULL);
+    struct kernel *kernel;
+
+    if (strcmp(dpif_type(dpif), "system")) {
+        return NULL;
+    }
+
+    kernel = xmalloc(sizeof *kernel);
+    kernel->dpif = dpif;
+    kernel->account = cost_account_create(&upcall_cost_kernel_kind,
+                                          dpif_name(dpif));
+    ovs_mutex_lock(&mutex);
+    ovs_list_push_back(&kernels, &kernel->list_node);
+    ovs_mutex_unlock(&mutex);
+    return kernel->account;
+}
+
+/* Destroys 'account', which may be NULL. */
+void
+upcall_cost_kernel_destroy(struct cost_account *account)
+{
+    struct kernel *kernel;
+
+    ovs_mutex_lock(&mutex);
+    LIST_FOR_EACH_SAFE (kernel, list_node, &kernels) {
+        if (kernel->account == account) {
+            ovs_list_remove(&kernel->list_node);
+            free(kernel);
+        }
+    }
+    ovs_mutex_unlock(&mutex);
+    cost_account_destroy(account);
 }
 
 static unsigned int
@@ -380,45 +436,129 @@ upcall_cost_operated(void)
 
 /* Sockets. */
 
-/* Initializes 'socket', which is about to be opened.  'shared' is true if
- * several threads receive from it: then its queue can't be watched. */
-void
-upcall_cost_socket_init(struct upcall_cost_socket *socket, bool shared)
+/* Stores in '*n' how many messages the kernel has ever dropped because the
+ * buffer of the socket 'fd' was full (modulo 2**32).  Returns false if it does
+ * not tell. */
+static bool
+get_n_dropped(int fd OVS_UNUSED, uint32_t *n OVS_UNUSED)
 {
-    atomic_init(&socket->n_dropped, 0);
-    atomic_init(&socket->overrun, false);
-    socket->queue = NULL;
-    socket->config_seq = shared ? SHARED : 0;
+#ifdef SO_MEMINFO
+    uint32_t meminfo[MEMINFO_N];
+    socklen_t len = sizeof meminfo;
+
+    if (!getsockopt(fd, SOL_SOCKET, SO_MEMINFO, meminfo, &len)
+        && len == sizeof meminfo) {
+        *n = meminfo[MEMINFO_DROPS];
+        return true;
+    }
+#endif
+    return false;
 }
 
-/* Frees what 'socket', which is about to be closed, has. */
+static void
+count_unknown(struct cost_account *account, enum upcall_cost_counter counter,
+              uint64_t n)
+{
+    if (n) {
+        cost_count(account, UPCALL_COST_UNKNOWN << UPCALL_COST_N_FEATURES,
+                   counter, n);
+    }
+}
+
+/* Counts the upcalls that the kernel has dropped since this was last done for
+ * 'socket', unless accounting is off. */
+static void
+count_dropped(struct upcall_cost_socket *socket)
+    OVS_REQUIRES(mutex)
+{
+    uint32_t before = socket->n_dropped;
+    struct kernel *kernel;
+
+    if (get_n_dropped(socket->fd, &socket->n_dropped)) {
+        LIST_FOR_EACH (kernel, list_node, &kernels) {
+            if (kernel->dpif == socket->dpif) {
+                count_unknown(kernel->account, UPCALL_COST_LOST_OVERRUN,
+                              socket->n_dropped - before);
+            }
+        }
+    }
+}
+
+/* Counts the upcalls that the kernel has dropped so far and that nobody has
+ * counted yet.  If accounting is off, they won't be counted later, either. */
 void
-upcall_cost_socket_uninit(struct upcall_cost_socket *socket)
+upcall_cost_kernel_refresh(void)
+{
+    struct upcall_cost_socket *socket;
+
+    ovs_mutex_lock(&mutex);
+    LIST_FOR_EACH (socket, list_node, &sockets) {
+        count_dropped(socket);
+    }
+    ovs_mutex_unlock(&mutex);
+}
+
+/* Creates and returns a socket for 'fd', which has just been opened to receive
+ * upcalls from 'dpif'.  'shared' is true if several threads receive from it:
+ * then its queue can't be watched.  The caller must destroy it with
+ * upcall_cost_socket_destroy() before it closes 'fd'. */
+struct upcall_cost_socket *
+upcall_cost_socket_create(const struct dpif *dpif, int fd, bool shared)
+{
+    struct upcall_cost_socket *socket = xzalloc(sizeof *socket);
+
+    socket->dpif = dpif;
+    socket->fd = fd;
+    socket->shared = shared;
+    atomic_init(&socket->overrun, false);
+
+    ovs_mutex_lock(&mutex);
+    ovs_list_push_back(&sockets, &socket->list_node);
+    ovs_mutex_unlock(&mutex);
+    return socket;
+}
+
+static void
+detach_queue(struct upcall_cost_socket *socket)
 {
     if (socket->queue) {
         upcall_cost_queue_detach(socket->queue);
         socket->queue = NULL;
-        ovs_mutex_lock(&queues_mutex);
+        ovs_mutex_lock(&mutex);
         n_queues--;
-        ovs_mutex_unlock(&queues_mutex);
+        ovs_mutex_unlock(&mutex);
     }
 }
 
-/* Starts or stops watching the queue of 'socket', which is 'fd', if that is
- * configured now, and was not when this was last called. */
+/* Destroys 'socket', which may be NULL. */
+void
+upcall_cost_socket_destroy(struct upcall_cost_socket *socket)
+{
+    if (socket) {
+        detach_queue(socket);
+        ovs_mutex_lock(&mutex);
+        count_dropped(socket);
+        ovs_list_remove(&socket->list_node);
+        ovs_mutex_unlock(&mutex);
+        free(socket);
+    }
+}
+
+/* Starts or stops watching the queue of 'socket' if that is configured now,
+ * and was not when this was last called. */
 static void
-apply_config(struct upcall_cost_socket *socket, int fd)
+apply_config(struct upcall_cost_socket *socket)
 {
     char *error = NULL;
 
-    upcall_cost_socket_uninit(socket);
+    detach_queue(socket);
     socket->config_seq = get_config_seq();
     if (!(socket->config_seq & 1)) {
         return;
     }
-    socket->queue = upcall_cost_queue_attach(fd, &error);
+    socket->queue = upcall_cost_queue_attach(socket->fd, &error);
 
-    ovs_mutex_lock(&queues_mutex);
+    ovs_mutex_lock(&mutex);
     if (socket->queue) {
         n_queues++;
     } else {
@@ -428,52 +568,7 @@ apply_config(struct upcall_cost_socket *socket, int fd)
         free(queues_error);
         queues_error = error;
     }
-    ovs_mutex_unlock(&queues_mutex);
-}
-
-/* Returns how many messages the kernel has ever dropped because the buffer of
- * the socket 'fd' was full (modulo 2**32), or 0 if it does not say so. */
-static uint32_t
-n_dropped(int fd OVS_UNUSED)
-{
-#ifdef SO_MEMINFO
-    uint32_t meminfo[MEMINFO_N];
-    socklen_t len = sizeof meminfo;
-
-    if (!getsockopt(fd, SOL_SOCKET, SO_MEMINFO, meminfo, &len)
-        && len == sizeof meminfo) {
-        return meminfo[MEMINFO_DROPS];
-    }
-#endif
-    return 0;
-}
-
-static void
-count_unknown(struct upcall_cost_batch *batch,
-              enum upcall_cost_counter counter, uint64_t n)
-{
-    if (n) {
-        cost_count(batch->account,
-                   UPCALL_COST_UNKNOWN << UPCALL_COST_N_FEATURES, counter, n);
-    }
-}
-
-/* Counts the upcalls that the kernel has dropped since this was last done for
- * 'socket'.  Several threads may read from the same socket. */
-static void
-count_dropped(struct upcall_cost_socket *socket, int fd,
-              struct upcall_cost_batch *batch)
-{
-    uint32_t now = n_dropped(fd);
-    uint32_t before;
-
-    atomic_read_relaxed(&socket->n_dropped, &before);
-    do {
-        if ((int32_t) (now - before) <= 0) {
-            return;
-        }
-    } while (!atomic_compare_exchange_weak(&socket->n_dropped, &before, now));
-    count_unknown(batch, UPCALL_COST_LOST_OVERRUN, now - before);
+    ovs_mutex_unlock(&mutex);
 }
 
 /* 'msg' has been received. */
@@ -489,49 +584,49 @@ upcall_cost_socket_received(struct upcall_cost_socket *socket,
     }
     if (batch) {
         batch->upcalls[batch->n].queued_ns = ns;
-        count_unknown(batch, UPCALL_COST_QUEUE_UNKNOWN,
+        count_unknown(batch->account, UPCALL_COST_QUEUE_UNKNOWN,
                       socket->queue && !ns);
     }
 }
 
-/* Receiving from 'fd' has failed with ENOBUFS. */
+/* Receiving from 'socket' has failed with ENOBUFS. */
 void
-upcall_cost_socket_overrun(struct upcall_cost_socket *socket, int fd)
+upcall_cost_socket_overrun(struct upcall_cost_socket *socket)
 {
-    struct upcall_cost_batch *batch = current_batch();
-
     if (socket->queue) {
         upcall_cost_queue_overrun(socket->queue);
     }
-    if (batch) {
-        atomic_store_relaxed(&socket->overrun, true);
-        count_dropped(socket, fd, batch);
-    }
+    atomic_store_relaxed(&socket->overrun, true);
+    ovs_mutex_lock(&mutex);
+    count_dropped(socket);
+    ovs_mutex_unlock(&mutex);
 }
 
-/* There is nothing to receive from 'fd'.  After an overrun, the kernel drops
- * whatever comes until this is so. */
+/* There is nothing to receive from 'socket'.  After an overrun, the kernel
+ * drops whatever comes until this is so. */
 void
-upcall_cost_socket_empty(struct upcall_cost_socket *socket, int fd)
+upcall_cost_socket_empty(struct upcall_cost_socket *socket)
 {
-    struct upcall_cost_batch *batch = current_batch();
     bool overrun;
 
     atomic_read_relaxed(&socket->overrun, &overrun);
-    if (OVS_UNLIKELY(overrun) && batch) {
+    if (OVS_UNLIKELY(overrun)) {
         atomic_store_relaxed(&socket->overrun, false);
-        count_dropped(socket, fd, batch);
+        ovs_mutex_lock(&mutex);
+        count_dropped(socket);
+        ovs_mutex_unlock(&mutex);
     }
     if (socket->queue) {
+        struct upcall_cost_batch *batch = current_batch();
         size_t n_orphans = upcall_cost_queue_empty(socket->queue);
 
         if (batch) {
-            count_unknown(batch, UPCALL_COST_QUEUE_ORPHAN, n_orphans);
+            count_unknown(batch->account, UPCALL_COST_QUEUE_ORPHAN, n_orphans);
         }
     }
-    if (socket->config_seq != SHARED
+    if (!socket->shared
         && OVS_UNLIKELY(socket->config_seq != get_config_seq())) {
-        apply_config(socket, fd);
+        apply_config(socket);
     }
 }
 
@@ -546,12 +641,27 @@ upcall_cost_kernel_configure(const struct smap *other_config)
     bool wanted = smap_get_bool(other_config, "cost-kernel-queue", false);
 
     if (wanted != queues_wanted()) {
-        ovs_mutex_lock(&queues_mutex);
+        ovs_mutex_lock(&mutex);
         free(queues_error);
         queues_error = NULL;
-        ovs_mutex_unlock(&queues_mutex);
+        ovs_mutex_unlock(&mutex);
         atomic_store_relaxed(&config_seq, get_config_seq() + 1);
     }
+}
+
+/* Returns true if handlers share sockets. */
+static bool
+sockets_are_shared(void)
+    OVS_REQUIRES(mutex)
+{
+    struct upcall_cost_socket *socket;
+
+    LIST_FOR_EACH (socket, list_node, &sockets) {
+        if (socket->shared) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void
@@ -560,19 +670,22 @@ queue_show(struct unixctl_conn *conn, int argc OVS_UNUSED,
 {
     struct ds s = DS_EMPTY_INITIALIZER;
 
-    ovs_mutex_lock(&queues_mutex);
+    ovs_mutex_lock(&mutex);
     if (!queues_wanted()) {
         ds_put_cstr(&s, "off: other_config:cost-kernel-queue is not true");
+    } else if (sockets_are_shared()) {
+        ds_put_cstr(&s, "off: not possible in per-vport dispatch mode (see "
+                    "dpif-netlink/dispatch-mode), where all handlers receive "
+                    "from all sockets");
     } else if (queues_error) {
         ds_put_format(&s, "off: %s", queues_error);
     } else if (!n_queues) {
-        ds_put_cstr(&s, "off: no upcall has come yet to a socket that a "
-                    "single handler reads");
+        ds_put_cstr(&s, "off: no upcall has come yet");
     } else {
         ds_put_format(&s, "on, for %"PRIuSIZE" socket%s", n_queues,
                       n_queues == 1 ? "" : "s");
     }
-    ovs_mutex_unlock(&queues_mutex);
+    ovs_mutex_unlock(&mutex);
     unixctl_command_reply(conn, ds_cstr(&s));
     ds_destroy(&s);
 }

@@ -24,7 +24,7 @@ struct dpif_op;
 struct dpif_upcall;
 struct ofpbuf;
 struct smap;
-struct upcall_cost_queue;
+struct upcall_cost_socket;
 
 /* What upcalls from the kernel datapath cost.
  * ===========================================
@@ -57,10 +57,22 @@ struct upcall_cost_queue;
  * when an upcall has been received and when the batch is done, and in between
  * only if the upcall is one of those that are split into stages.
  *
- * The functions for sockets are called by lib/dpif-netlink.c, which knows of
- * upcalls that are lost because a socket's buffer is full.  If it is so
- * configured, they also find out how long each upcall waited in the socket's
- * queue (see upcall-cost-queue.h). */
+ * The functions for sockets are called by lib/dpif-netlink.c.  The kernel
+ * counts for each socket the upcalls that it drops because the socket's buffer
+ * is full.  Whoever looks first counts them for the account: a handler that is
+ * told of an overrun or that finds the socket empty afterwards, a report, and
+ * whatever ends a period, as closing the socket does.
+ *
+ * If it is so configured, these functions also find out how long each upcall
+ * waited in the socket's queue (see upcall-cost-queue.h).
+ *
+ *
+ * Thread-safety
+ * =============
+ *
+ * Any thread may create and destroy accounts and sockets, but not while
+ * another uses them.  Several threads may receive from a socket that is
+ * shared. */
 
 #define UPCALL_COST_MAX_BATCH 64
 
@@ -93,22 +105,13 @@ struct upcall_cost_batch {
     struct upcall_cost_upcall upcalls[UPCALL_COST_MAX_BATCH];
 };
 
-/* A socket that receives upcalls. */
-struct upcall_cost_socket {
-    atomic_uint32_t n_dropped;          /* By the kernel, counted so far. */
-    atomic_bool overrun;                /* Since it was last empty? */
-
-    /* Of a socket that a single thread receives from. */
-    struct upcall_cost_queue *queue;    /* NULL if it is not watched. */
-    unsigned int config_seq;            /* Of the configuration applied. */
-};
-
 /* Configuration. */
 void upcall_cost_kernel_configure(const struct smap *);
 void upcall_cost_kernel_init(void);
 
 /* Hooks for ofproto-dpif-upcall. */
 struct cost_account *upcall_cost_kernel_create(const struct dpif *);
+void upcall_cost_kernel_destroy(struct cost_account *);
 void upcall_cost_batch_start(struct upcall_cost_batch *,
                              struct cost_account *);
 void upcall_cost_batch_stop(void);
@@ -123,11 +126,15 @@ void upcall_cost_operating(void);
 void upcall_cost_operated(void);
 
 /* Hooks for dpif-netlink. */
-void upcall_cost_socket_init(struct upcall_cost_socket *, bool shared);
-void upcall_cost_socket_uninit(struct upcall_cost_socket *);
+struct upcall_cost_socket *upcall_cost_socket_create(const struct dpif *,
+                                                     int fd, bool shared);
+void upcall_cost_socket_destroy(struct upcall_cost_socket *);
 void upcall_cost_socket_received(struct upcall_cost_socket *,
                                  const struct ofpbuf *);
-void upcall_cost_socket_overrun(struct upcall_cost_socket *, int fd);
-void upcall_cost_socket_empty(struct upcall_cost_socket *, int fd);
+void upcall_cost_socket_overrun(struct upcall_cost_socket *);
+void upcall_cost_socket_empty(struct upcall_cost_socket *);
+
+/* For upcall_cost_kernel_kind. */
+void upcall_cost_kernel_refresh(void);
 
 #endif /* upcall-cost-kernel.h */

@@ -111,6 +111,7 @@ const struct cost_kind upcall_cost_kernel_kind = {
     .format_class = upcall_cost_format_class,
     .n_details = DIV_ROUND_UP(sizeof(struct upcall_cost_details),
                               sizeof(uint64_t)),
+    .refresh = upcall_cost_kernel_refresh,
 };
 
 /* Classes. */

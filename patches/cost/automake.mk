@@ -42,6 +42,7 @@ tests_ovstest_SOURCES += \
 	tests/test-cost-clock.c \
 	tests/test-cost-histogram.c \
 	tests/test-netlink-cost.c \
+	tests/test-upcall-cost-kernel.c \
 	tests/test-upcall-cost-queue.c
 
 # Autotest files of tests/testsuite and of tests/system-userspace-testsuite.
