@@ -19,11 +19,6 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/rtnetlink-addrs.h
 endif
 
-# vswitchd/: linked into ovs-vswitchd.
-vswitchd_ovs_vswitchd_SOURCES += \
-	vswitchd/stats-column.c \
-	vswitchd/stats-column.h
-
 # Unit tests: subcommands of tests/ovstest.
 tests_ovstest_SOURCES += \
 	tests/test-dp-packet-spares.c \

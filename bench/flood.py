@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many instructions it takes to have many idle ports.
+
+ovs-vswitchd runs under valgrind's callgrind with a bridge of N ports, of the
+kinds dummy, tap (type=internal in the userspace datapath) and veth, and one
+flow, whose action is to flood, or, where the kernel would send packets of its
+own, to drop.  What is counted are all instructions of the process, for
+
+wake-up   a request of ovs-appctl that does nothing: the main loop runs a few
+          times, and polls all ports;
+flood     a request that makes a port receive a packet, which goes to all
+          others; its flow is there already.  This includes a wake-up.
+          (Dummy ports only.)
+stats     a request that sets the clock, which stands still, forward by 5 s, so
+          that the statistics of all ports are read.  None have changed.  This
+          includes some wake-ups.
+
+N requests and 3 N, subtracted, leave out what does not depend on their number.
+How often the main loop runs for a request is not always the same, so that what
+counts is the median of some rounds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+from pathlib import Path
+from statistics import median
+from typing import Dict, List
+
+from daemon import BenchError, NotHere, Switch, wait_until
+from packets import make_packet
+from report import Context, table
+
+PORTS = (100, 1000, 3000)
+OVS_TYPE = {"dummy": "dummy", "tap": "internal", "veth": '""'}
+CASES = ("wake-up", "flood", "stats")
+N_REQUESTS = 10
+
+
+class FloodSwitch(Switch):
+    """A switch under callgrind that floods."""
+
+    def __init__(self, tree: Path, directory: Path, kind: str,
+                 n_ports: int) -> None:
+        super().__init__(
+            tree, directory, options=["--enable-dummy", "--disable-system"],
+            wrapper=["valgrind", "--tool=callgrind",
+                     f"--vgdb-prefix={directory}/vgdb",
+                     f"--callgrind-out-file={directory}/profile"])
+        self.timeout = 600
+        self.n_dumps = 0
+        self.start_database()
+        self.vsctl("--no-wait", "add-br", "br0", "--", "set", "Bridge", "br0",
+                   "datapath_type="
+                   + ("dummy" if kind == "dummy" else "netdev"),
+                   "fail-mode=secure", "--", "set", "Open_vSwitch", ".",
+                   "other_config:stats-update-interval=5000",
+                   "other_config:max-idle=3600000",
+                   "other_config:max-revalidator=3600000")
+        self.start()
+        if kind == "veth":
+            links = "".join(f"link add p{i} type veth peer name q{i}\n"
+                            f"link set q{i} up\n" for i in range(n_ports))
+            subprocess.run(
+                ["nsenter", "--net", f"--target={self.vswitchd.pid}",
+                 "ip", "-batch", "-"], input=links, text=True, check=True)
+        ports: List[str] = []
+        for i in range(n_ports):
+            ports += ["--", "add-port", "br0", f"p{i}", "--", "set",
+                      "Interface", f"p{i}", f"type={OVS_TYPE[kind]}"]
+        self.vsctl(*ports[1:])
+        self.ofctl("add-flow", f"{directory}/br0.mgmt",
+                   "actions=" + ("flood" if kind == "dummy" else "drop"))
+        self.appctl("time/stop")
+
+    def wake_up(self) -> None:
+        self.appctl("version")
+
+    def flood(self) -> None:
+        self.appctl("netdev-dummy/receive", "p0", make_packet(1).hex())
+
+    def stats(self) -> None:
+        self.appctl("time/warp", "5000", "5000")
+        self.appctl("version")          # Replies after a warp are early.
+
+    def dump(self) -> int:
+        """Returns the number of instructions since the last time."""
+        self.n_dumps += 1
+        profile = self.directory / f"profile.{self.n_dumps}"
+        done = subprocess.run(
+            ["vgdb", f"--vgdb-prefix={self.directory}/vgdb",
+             f"--pid={self.vswitchd.pid}", "dump"], text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, timeout=self.timeout)
+        if done.returncode:
+            raise BenchError(f"vgdb: {done.stdout.strip()}")
+        wait_until(lambda: profile.exists()
+                   and "\ntotals:" in profile.read_text(), "callgrind", 120)
+        match = re.search(r"\ntotals: (\d+)", profile.read_text())
+        assert match
+        return int(match.group(1))
+
+    def measure(self, what: str) -> float:
+        request = {"wake-up": self.wake_up, "flood": self.flood,
+                   "stats": self.stats}[what]
+        counts = []
+        request()
+        self.dump()
+        for n in (N_REQUESTS, 3 * N_REQUESTS):
+            for _ in range(n):
+                request()
+            counts.append(self.dump())
+        return (counts[1] - counts[0]) / (2 * N_REQUESTS)
+
+
+def run(context: Context) -> Dict[str, object]:
+    if subprocess.run(["which", "valgrind"], stdout=subprocess.DEVNULL,
+                      check=False).returncode:
+        raise NotHere("there is no valgrind")
+    rounds = context.args.rounds
+    rows = []
+    results: Dict[str, object] = {}
+    for kind, n_ports in itertools.product(context.args.kinds or OVS_TYPE,
+                                           context.args.ports or PORTS):
+        counts: Dict[str, Dict[str, List[float]]] = {}
+        for name, tree in (("stock", context.stock), ("ovs", context.ovs)):
+            where = context.directory / f"{name}-{kind}-{n_ports}"
+            with FloodSwitch(tree, where, kind, n_ports) as switch:
+                for what in CASES:
+                    if what == "flood" and kind != "dummy":
+                        continue
+                    counts.setdefault(what, {})[name] = [
+                        switch.measure(what) for _ in range(rounds)]
+                    context.progress(f"{n_ports} {kind}, {name}: {what}")
+        for what, by_tree in counts.items():
+            stock, ovs = (median(by_tree[name]) for name in ("stock", "ovs"))
+            rows.append([what, kind, f"{n_ports:,}", f"{stock:,.0f}",
+                         f"{ovs:,.0f}", f"{ovs / stock:.4f}"])
+        results[f"{kind} {n_ports}"] = counts
+    print(table(["instructions", "kind", "ports", "stock", "patched",
+                 "ratio"], rows))
+    return results
