@@ -6,18 +6,17 @@ kinds dummy, tap (type=internal in the userspace datapath) and veth, and one
 flow, whose action is to flood, or, where the kernel would send packets of its
 own, to drop.  What is counted are all instructions of the process, for
 
-wake-up   a request of ovs-appctl that does nothing: the main loop runs a few
-          times, and polls all ports;
+wake-up   one iteration of the main loop, which polls all ports: the average of
+          those that requests of ovs-appctl take that do nothing;
 flood     a request that makes a port receive a packet, which goes to all
-          others; its flow is there already.  This includes a wake-up.
-          (Dummy ports only.)
+          others; its flow is there already.  (Dummy ports only.)
 stats     a request that sets the clock, which stands still, forward by 5 s, so
-          that the statistics of all ports are read.  None have changed.  This
-          includes some wake-ups.
+          that the statistics of all ports are read.  None have changed.
 
 N requests and 3 N, subtracted, leave out what does not depend on their number.
-How often the main loop runs for a request is not always the same, so that what
-counts is the median of some rounds.
+How often the main loop runs for a request is not always the same, so the
+iterations are counted, too, and what they take, as "wake-up" says, is not
+part of the other two.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import re
 import subprocess
 from pathlib import Path
 from statistics import median
-from typing import Dict, List
+from typing import Dict, List, Tuple
 
 from daemon import BenchError, NotHere, Switch, wait_until
 from packets import make_packet
@@ -85,8 +84,9 @@ class FloodSwitch(Switch):
         self.appctl("time/warp", "5000", "5000")
         self.appctl("version")          # Replies after a warp are early.
 
-    def dump(self) -> int:
-        """Returns the number of instructions since the last time."""
+    def dump(self) -> Tuple[int, int]:
+        """Returns the numbers of instructions and of iterations of the main
+        loop since the last time."""
         self.n_dumps += 1
         profile = self.directory / f"profile.{self.n_dumps}"
         done = subprocess.run(
@@ -98,21 +98,31 @@ class FloodSwitch(Switch):
             raise BenchError(f"vgdb: {done.stdout.strip()}")
         wait_until(lambda: profile.exists()
                    and "\ntotals:" in profile.read_text(), "callgrind", 120)
-        match = re.search(r"\ntotals: (\d+)", profile.read_text())
-        assert match
-        return int(match.group(1))
+        text = profile.read_text()
+        match = re.search(r"\ntotals: (\d+)", text)
+        function = re.search(r"fn=\((\d+)\) bridge_run$", text, re.M)
+        if not match or not function:
+            raise BenchError("the main loop did not run under callgrind")
+        calls = re.findall(rf"\ncfn=\({function.group(1)}\).*\n"
+                           r"calls=(\d+)", text)
+        return int(match.group(1)), sum(map(int, calls))
 
-    def measure(self, what: str) -> float:
+    def measure(self, what: str, wake_up: float = 0) -> float:
+        """Returns what a request takes, without iterations of the main loop if
+        'wake_up' is what each of them takes, or what an iteration takes."""
         request = {"wake-up": self.wake_up, "flood": self.flood,
                    "stats": self.stats}[what]
-        counts = []
         request()
         self.dump()
+        counts = []
         for n in (N_REQUESTS, 3 * N_REQUESTS):
             for _ in range(n):
                 request()
             counts.append(self.dump())
-        return (counts[1] - counts[0]) / (2 * N_REQUESTS)
+        total, iterations = (b - a for a, b in zip(*counts))
+        if what == "wake-up":
+            return total / iterations
+        return (total - iterations * wake_up) / (2 * N_REQUESTS)
 
 
 def run(context: Context) -> Dict[str, object]:
@@ -128,11 +138,14 @@ def run(context: Context) -> Dict[str, object]:
         for name, tree in (("stock", context.stock), ("ovs", context.ovs)):
             where = context.directory / f"{name}-{kind}-{n_ports}"
             with FloodSwitch(tree, where, kind, n_ports) as switch:
+                wake_up = 0.0
                 for what in CASES:
                     if what == "flood" and kind != "dummy":
                         continue
-                    counts.setdefault(what, {})[name] = [
-                        switch.measure(what) for _ in range(rounds)]
+                    values = [switch.measure(what, wake_up)
+                              for _ in range(rounds)]
+                    counts.setdefault(what, {})[name] = values
+                    wake_up = wake_up or median(values)
                     context.progress(f"{n_ports} {kind}, {name}: {what}")
         for what, by_tree in counts.items():
             stock, ovs = (median(by_tree[name]) for name in ("stock", "ovs"))
