@@ -127,11 +127,12 @@ class Topic:
 
     @property
     def files(self) -> List[str]:
-        """The overlay files that the fragment lists."""
+        """The overlay files that the fragment lists, without what is made from
+        one of them whose name ends with .in."""
         text = (TOP / self.fragment).read_text()
-        words = re.findall(r"[\w./-]+", re.sub(r"#.*", "", text))
-        return sorted({w for w in words
-                       if w.startswith(tuple(d + "/" for d in OVERLAY_DIRS))})
+        words = set(re.findall(r"[\w./-]+", re.sub(r"#.*", "", text)))
+        return sorted(w for w in words if w + ".in" not in words
+                      and w.startswith(tuple(d + "/" for d in OVERLAY_DIRS)))
 
 
 def read_topics(names: Optional[str] = None) -> List[Topic]:
