@@ -50,6 +50,7 @@ TESTSUITE_AT += \
 	tests/bridge-cost.at \
 	tests/cost.at \
 	tests/netlink-cost.at \
+	tests/ovs-cost.at \
 	tests/revalidator-cost.at \
 	tests/tx-cost.at \
 	tests/upcall-cost.at \
@@ -74,6 +75,7 @@ SYSTEM_DPDK_TESTSUITE_AT += \
 DOC_SOURCE += \
 	Documentation/topics/bridge-cost.rst \
 	Documentation/topics/netlink-cost.rst \
+	Documentation/topics/ovs-cost.rst \
 	Documentation/topics/revalidator-cost.rst \
 	Documentation/topics/tx-cost.rst \
 	Documentation/topics/upcall-cost.rst \
@@ -95,6 +97,39 @@ usdt_SCRIPTS += \
 	utilities/usdt-scripts/vhost_retry.bt
 FLAKE8_PYFILES += \
 	tests/usdt-probes.py
+
+# The command ovs-cost, and the Python package that it is made of.
+bin_SCRIPTS += utilities/ovs-cost
+completion_SCRIPTS += utilities/ovs-cost-bashcomp.bash
+CLEANFILES += utilities/ovs-cost
+RST_MANPAGES += ovs-cost.8.rst
+ovs_cost_pyfiles = \
+	python/ovs/cost/__init__.py \
+	python/ovs/cost/compare.py \
+	python/ovs/cost/distribution.py \
+	python/ovs/cost/html.py \
+	python/ovs/cost/main.py \
+	python/ovs/cost/model.py \
+	python/ovs/cost/otlp.py \
+	python/ovs/cost/record.py \
+	python/ovs/cost/recording.py \
+	python/ovs/cost/svg.py \
+	python/ovs/cost/target.py \
+	python/ovs/cost/text.py \
+	python/ovs/cost/top.py
+nobase_pkgdata_DATA += $(ovs_cost_pyfiles)
+FLAKE8_PYFILES += \
+	$(ovs_cost_pyfiles) \
+	tests/ovs-cost-fake.py \
+	tests/test-ovs-cost.py \
+	utilities/ovs-cost.in
+EXTRA_DIST += \
+	$(ovs_cost_pyfiles) \
+	Documentation/ref/ovs-cost.8.rst \
+	tests/ovs-cost-fake.py \
+	tests/test-ovs-cost.py \
+	utilities/ovs-cost.in \
+	utilities/ovs-cost-bashcomp.bash
 
 # Anything else that a release has to carry.
 EXTRA_DIST += \

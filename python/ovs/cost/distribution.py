@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Distributions of times and numbers, as lib/cost-histogram.c keeps them."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import sys
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+SCALE = 3                       # log2 of buckets per doubling.
+MIN_EXP = -30                   # Lowest edge, 2**-30 s.
+MAX_EXP = 6                     # Highest edge, 2**6 s.
+N_EDGES = ((MAX_EXP - MIN_EXP) << SCALE) + 1
+OTLP_OFFSET = MIN_EXP << SCALE  # OTLP's index of bucket 1.
+
+# The bucket of what is above all edges, whatever their number.
+OVERFLOW = 1 << 30
+
+PERCENTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9))
+
+
+def _edge(bucket: int) -> int:
+    """Returns floor(1e9 * 2**((bucket - 240) / 8)), exactly."""
+    x = 10 ** 72 << bucket
+    x >>= -OTLP_OFFSET
+    # floor(x ** (1 / 8)) is three times the floor of a square root.
+    for _ in range(SCALE):
+        x = _isqrt(x)
+    return x
+
+
+def _isqrt(n: int) -> int:
+    """Returns the floor of the square root of 'n' (Python 3.7 has none)."""
+    if not n:
+        return 0
+    x = 1 << (n.bit_length() + 1) // 2
+    while True:
+        y = (x + n // x) // 2
+        if y >= x:
+            return x
+        x = y
+
+
+# Upper edge, inclusive, of each bucket but the last one, in ns.
+EDGES: Tuple[int, ...] = tuple(_edge(b) for b in range(N_EDGES))
+
+
+class Unmergeable(ValueError):
+    """Two distributions are not of the same thing."""
+
+
+class Negative(ValueError):
+    """Something that only grows has become less."""
+
+
+def bucket_of(ns: int) -> int:
+    """Returns the bucket that a time falls into."""
+    b = bisect.bisect_left(EDGES, ns)
+    return b if b < N_EDGES else OVERFLOW
+
+
+def nearest_rank(percent: float, count: int) -> int:
+    """Returns the rank, from 1, that 'percent' percent of 'count' have."""
+    # 'percent' and 99.9 / 100 are not exact in binary: without the correction
+    # the product can be a hair above a whole number.
+    rank = math.ceil(percent / 100 * count
+                     * (1 - 4 * sys.float_info.epsilon))
+    return max(rank, 1)
+
+
+class Distribution:
+    """Times of one stage, in ns, or numbers, with exact sums.
+
+    'buckets' has the count of each bucket that is not empty, or is None if
+    they are not known.  'bounds' are the upper edges, inclusive.  'min' and
+    'max' of a difference are known to the bucket only, unless there was a new
+    one: 'min_exact' and 'max_exact' tell.
+    """
+
+    __slots__ = ("unit", "sampled", "count", "sum", "sum_sq", "min", "max",
+                 "min_exact", "max_exact", "bounds", "buckets", "given")
+
+    def __init__(self, unit: str = "ns", sampled: bool = False) -> None:
+        self.unit = unit
+        self.sampled = sampled
+        self.count = 0
+        self.sum = 0
+        self.sum_sq = 0
+        self.min = 0
+        self.max = 0
+        self.min_exact = True
+        self.max_exact = True
+        self.bounds: Sequence[int] = EDGES if unit == "ns" else ()
+        self.buckets: Optional[Dict[int, int]] = {}
+        self.given: Dict[str, float] = {}
+
+    @property
+    def is_time(self) -> bool:
+        return self.unit == "ns"
+
+    @staticmethod
+    def from_json(json: Dict[str, Any]) -> Distribution:
+        """Returns a stage as it is in a reply.  Raises ValueError, KeyError
+        or TypeError if it is none."""
+        d = Distribution(json["unit"], json["sampled"])
+        d.count = _natural(json["count"])
+        d.sum = _natural(json["sum"])
+        d.sum_sq = int(json["sum_sq"])
+        if d.count:
+            d.min = _natural(json["min"])
+            d.max = _natural(json["max"])
+            d.given = {name: float(json[name]) for name, _ in PERCENTILES}
+        hist = json.get("histogram")
+        if hist is None:
+            d.buckets = None if d.count else {}
+        elif d.is_time:
+            d.buckets = _exponential(hist)
+        else:
+            d.bounds, d.buckets = _explicit(hist)
+        if d.buckets is not None and sum(d.buckets.values()) != d.count:
+            raise ValueError("the buckets do not add up to the count")
+        return d
+
+    def to_json(self) -> Dict[str, Any]:
+        """Returns the opposite of from_json()."""
+        json: Dict[str, Any] = {
+            "unit": self.unit, "sampled": self.sampled, "count": self.count,
+            "sum": self.sum, "sum_sq": str(self.sum_sq)}
+        if self.count:
+            json.update(min=self.min, max=self.max, mean=self.mean,
+                        stddev=self.stddev)
+            for name, percent in PERCENTILES:
+                json[name] = self.percentile(percent)
+        if self.buckets is not None:
+            over = self.buckets.get(OVERFLOW, 0)
+            if self.is_time:
+                used = [b for b in self.buckets if 0 < b < OVERFLOW]
+                first = min(used) if used else 1
+                last = max(used) if used else 0
+                json["histogram"] = {
+                    "scale": SCALE, "unit": "s",
+                    "zero_threshold": 2.0 ** MIN_EXP,
+                    "zero_count": self.buckets.get(0, 0),
+                    "offset": OTLP_OFFSET + first - 1 if used else 0,
+                    "bucket_counts": [self.buckets.get(b, 0)
+                                      for b in range(first, last + 1)],
+                    "overflow": over}
+            else:
+                json["histogram"] = {
+                    "bounds": list(self.bounds),
+                    "counts": [self.buckets.get(b, 0)
+                               for b in range(len(self.bounds))] + [over]}
+        return json
+
+    def add(self, value: int, n: int = 1) -> None:
+        """Counts 'n' times 'value'."""
+        if not n:
+            return
+        assert self.buckets is not None
+        self.min = min(self.min, value) if self.count else value
+        self.max = max(self.max, value)
+        self.count += n
+        self.sum += n * value
+        self.sum_sq += n * value * value
+        b = bisect.bisect_left(self.bounds, value)
+        if b == len(self.bounds):
+            b = OVERFLOW
+        self.buckets[b] = self.buckets.get(b, 0) + n
+
+    def copy(self) -> Distribution:
+        d = Distribution(self.unit, self.sampled)
+        d.merge(self)
+        d.given = dict(self.given)
+        return d
+
+    def merge(self, other: Distribution, times: int = 1) -> None:
+        """Adds 'other', 'times' times, without any loss."""
+        if other.unit != self.unit:
+            raise Unmergeable(f"{self.unit} and {other.unit}")
+        self.bounds = _common_bounds(self, other)
+        if not other.count or not times:
+            return
+        if not self.count or other.min <= self.min:
+            self.min_exact = other.min_exact or (
+                self.count > 0 and self.min == other.min and self.min_exact)
+            self.min = other.min
+        if not self.count or other.max >= self.max:
+            self.max_exact = other.max_exact or (
+                self.count > 0 and self.max == other.max and self.max_exact)
+            self.max = other.max
+        self.sampled = self.sampled or other.sampled
+        self.count += times * other.count
+        self.sum += times * other.sum
+        self.sum_sq += times * other.sum_sq
+        self.given = {}
+        if self.buckets is None or other.buckets is None:
+            self.buckets = None
+        else:
+            for b, n in other.buckets.items():
+                self.buckets[b] = self.buckets.get(b, 0) + times * n
+
+    def since(self, earlier: Distribution) -> Distribution:
+        """Returns what was added after 'earlier'.  Raises Negative if this is
+        not what 'earlier' has become."""
+        d = Distribution(self.unit, self.sampled)
+        if earlier.unit != self.unit:
+            raise Unmergeable(f"{self.unit} and {earlier.unit}")
+        d.bounds = _common_bounds(self, earlier)
+        d.count = self.count - earlier.count
+        d.sum = self.sum - earlier.sum
+        d.sum_sq = self.sum_sq - earlier.sum_sq
+        if d.count < 0 or d.sum < 0 or d.sum_sq < 0:
+            raise Negative("a sum has become less")
+        if self.buckets is None or earlier.buckets is None:
+            d.buckets = None if d.count else {}
+        else:
+            d.buckets = {}
+            for b in self.buckets.keys() | earlier.buckets.keys():
+                n = self.buckets.get(b, 0) - earlier.buckets.get(b, 0)
+                if n < 0:
+                    raise Negative("a bucket has become less")
+                elif n:
+                    d.buckets[b] = n
+        if not d.count:
+            if d.sum or d.buckets:
+                raise Negative("a sum has changed without an event")
+            return d
+        d._set_extremes(self, earlier)
+        return d
+
+    def _set_extremes(self, late: Distribution, early: Distribution) -> None:
+        """Sets the extremes of the difference of 'late' and 'early'."""
+        if not early.count:
+            self.min, self.max = late.min, late.max
+            return
+        # A new extreme is one of the difference, an old one need not be.
+        low, high = late.min, late.max
+        new_low, new_high = late.min < early.min, late.max > early.max
+        if self.buckets:
+            if not new_low:
+                b = min(self.buckets)
+                if b == OVERFLOW:
+                    low = max(low, self.bounds[-1] + 1)
+                elif b:
+                    low = max(low, self.bounds[b - 1] + 1)
+            if not new_high and max(self.buckets) != OVERFLOW:
+                high = min(high, self.bounds[max(self.buckets)])
+        self.min, self.max = low, max(low, high)
+        self.min_exact, self.max_exact = new_low, new_high
+
+    @property
+    def mean(self) -> float:
+        return self.sum / self.count if self.count else 0.0
+
+    @property
+    def stddev(self) -> float:
+        """That of a whole population, as lib/cost-histogram.c has it."""
+        if not self.count:
+            return 0.0
+        variance = self.count * self.sum_sq - self.sum * self.sum
+        return math.sqrt(variance) / self.count if variance > 0 else 0.0
+
+    def representative(self, b: int) -> float:
+        """Returns what a value in bucket 'b' is taken for."""
+        if b == OVERFLOW:
+            value = float(self.max)
+        elif b == 0:
+            return float(self.bounds[0])
+        elif self.is_time:
+            mid = 1e9 * 2.0 ** (b / 8 + MIN_EXP) / math.sqrt(2 ** 0.125)
+            value = min(max(mid, EDGES[b - 1] + 1.0), float(EDGES[b]))
+        else:
+            return float(min(self.bounds[b], self.max))
+        return min(max(value, float(self.min)), float(self.max))
+
+    def percentile(self, percent: float) -> float:
+        """Returns what 'percent' percent do not exceed, by nearest rank."""
+        if not self.count:
+            return 0.0
+        if self.buckets is None:
+            for name, p in PERCENTILES:
+                if p == percent and name in self.given:
+                    return self.given[name]
+            raise ValueError("there are no histograms")
+        rank = nearest_rank(percent, self.count)
+        if rank >= self.count:
+            return float(self.max)
+        seen = 0
+        for b in sorted(self.buckets):
+            seen += self.buckets[b]
+            if seen >= rank:
+                return self.representative(b)
+        return float(self.max)
+
+    def steps(self) -> Iterator[Tuple[float, float, int]]:
+        """Yields lower edge, upper edge and count of each bucket in use, in
+        order.  What has no upper edge ends at the maximum."""
+        for b in sorted(self.buckets or {}):
+            n = (self.buckets or {})[b]
+            if b == OVERFLOW:
+                yield (float(self.bounds[-1] if self.bounds else 0),
+                       float(self.max), n)
+            else:
+                yield (float(self.bounds[b - 1]) if b else 0.0,
+                       float(self.bounds[b]), n)
+
+
+def _natural(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no count")
+    return value
+
+
+def _exponential(hist: Dict[str, Any]) -> Dict[int, int]:
+    """Returns the buckets of a histogram of times."""
+    if hist["scale"] != SCALE:
+        raise ValueError(f"a histogram of scale {hist['scale']}")
+    buckets = {}
+    first = hist["offset"] - OTLP_OFFSET + 1
+    for b, n in enumerate(hist["bucket_counts"], first):
+        if _natural(n):
+            if not 0 < b < N_EDGES:
+                raise ValueError("a bucket that there can't be")
+            buckets[b] = n
+    if _natural(hist["zero_count"]):
+        buckets[0] = hist["zero_count"]
+    if _natural(hist["overflow"]):
+        buckets[OVERFLOW] = hist["overflow"]
+    return buckets
+
+
+def _explicit(hist: Dict[str, Any]) -> Tuple[Tuple[int, ...], Dict[int, int]]:
+    """Returns bounds and buckets of a histogram of numbers."""
+    bounds = tuple(_natural(b) for b in hist["bounds"])
+    counts: List[int] = hist["counts"]
+    if len(counts) != len(bounds) + 1:
+        raise ValueError("a histogram with too many or too few counts")
+    buckets = {b: n for b, n in enumerate(counts[:-1]) if _natural(n)}
+    if _natural(counts[-1]):
+        buckets[OVERFLOW] = counts[-1]
+    return bounds, buckets
+
+
+def _common_bounds(a: Distribution, b: Distribution) -> Sequence[int]:
+    """Returns the longer list of bounds, of which the other is the start."""
+    if a.is_time:
+        return a.bounds
+    short, long = sorted((a, b), key=lambda d: len(d.bounds))
+    if tuple(long.bounds[:len(short.bounds)]) != tuple(short.bounds):
+        raise Unmergeable("histograms with different bounds")
+    if (len(short.bounds) < len(long.bounds) and short.bounds
+            and (short.buckets or {}).get(OVERFLOW)):
+        raise Unmergeable("histograms that end at different bounds")
+    return long.bounds

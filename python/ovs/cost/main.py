@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of ovs-cost."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import json
+import os
+import socket
+import sys
+import time
+from typing import Dict, List, Optional, Sequence, Set, TextIO
+
+from ovs.cost import compare, html, model, otlp, record, text, top
+from ovs.cost import recording as rec
+from ovs.cost.distribution import PERCENTILES
+from ovs.cost.record import warn
+from ovs.cost.recording import BadRecording, Recording
+from ovs.cost.target import Target, TargetError
+
+EXIT_FAILED_IF = 1              # What --fail-if is for.
+EXIT_TROUBLE = 2
+
+DEFAULT_TARGET = "ovs-vswitchd"
+
+
+def positive(value: str) -> float:
+    number = float(value)
+    if not number > 0:
+        raise argparse.ArgumentTypeError(f"{value} is not positive")
+    return number
+
+
+def positive_int(value: str) -> int:
+    number = int(value)
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"{value} is not positive")
+    return number
+
+
+def accounts(value: str) -> int:
+    return 1000000 if value == "all" else positive_int(value)
+
+
+def report_names(value: str) -> List[str]:
+    names = value.split(",")
+    for name in names:
+        if name not in model.REPORTS:
+            raise argparse.ArgumentTypeError(
+                f"no report \"{name}\" (there are "
+                f"{', '.join(model.REPORTS)})")
+    return names
+
+
+def limit(value: str) -> compare.Limit:
+    try:
+        return compare.Limit(value)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(str(e)) from e
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ovs-cost",
+        description="Records, shows and compares what ovs-vswitchd spends "
+                    "its time on.")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    def live(sub: argparse.ArgumentParser, interval: float) -> None:
+        sub.add_argument("-t", "--target", action="append", metavar="TARGET",
+                         help="a daemon, or the path of its control socket "
+                         f"(default: {DEFAULT_TARGET}); may be given several "
+                         "times")
+        sub.add_argument("-r", "--reports", type=report_names,
+                         metavar="REPORT[,REPORT]", default=model.REPORTS,
+                         help="only these reports")
+        sub.add_argument("-i", "--interval", type=positive,
+                         default=interval, metavar="SECONDS",
+                         help=f"(default: {interval:g})")
+        sub.add_argument("--accounts", type=accounts, default=20,
+                         metavar="N", help="of each report, those that most "
+                         "time was spent on, or \"all\" (default: 20)")
+        sub.add_argument("-T", "--timeout", type=positive, default=10.0,
+                         metavar="SECONDS", help="for a reply (default: 10)")
+
+    sub = commands.add_parser("top", help="watch what time is spent on")
+    live(sub, 2)
+    sub.add_argument("-b", "--batch", action="store_true",
+                     help="print, as for a log")
+    sub.add_argument("-n", "--count", type=positive_int, metavar="N",
+                     help="end after so many intervals")
+
+    sub = commands.add_parser("record", help="write reports to a file")
+    live(sub, 10)
+    sub.add_argument("-d", "--duration", type=positive, metavar="SECONDS",
+                     help="end after so long (default: when interrupted)")
+    sub.add_argument("-o", "--output", metavar="FILE",
+                     help="compressed if its name ends with .gz (default: "
+                     "ovs-cost-HOST-TIME.jsonl.gz)")
+    sub.add_argument("--rotate", type=positive, default=0, metavar="MB",
+                     help="start again when the file is so large")
+    sub.add_argument("--keep", type=int, default=9, metavar="N",
+                     help="full files to keep, with --rotate (default: 9)")
+
+    sub = commands.add_parser("show", help="print a recording's last reports "
+                              "as ovs-appctl does")
+    sub.add_argument("file", nargs="+", metavar="FILE")
+    sub.add_argument("-r", "--reports", type=report_names, metavar="REPORT",
+                     default=model.REPORTS)
+    sub.add_argument("--hist", action="store_true", help="with bars")
+    sub.add_argument("--thread", action="store_true", help="of each thread")
+    sub.add_argument("--slowest", action="store_true",
+                     help="the slowest events, too")
+    sub.add_argument("--recorded", action="store_true",
+                     help="only what happened while it was recorded")
+
+    sub = commands.add_parser("report", help="make a page with charts")
+    sub.add_argument("file", nargs="+", metavar="FILE")
+    sub.add_argument("-f", "--format", choices=("html", "text", "csv"),
+                     default="html")
+    sub.add_argument("-o", "--output", metavar="FILE",
+                     help="(default: standard output)")
+    sub.add_argument("--title", default="")
+
+    sub = commands.add_parser("diff", help="compare two recordings")
+    sub.add_argument("a", metavar="A")
+    sub.add_argument("b", metavar="B")
+    sub.add_argument("--fail-if", type=limit, action="append", default=[],
+                     metavar="METRIC:[KIND/]STAGE:+N%%",
+                     help="exit with status 1 if there is such a change, "
+                     "which is not noise, for instance mean:total:+5%%")
+
+    sub = commands.add_parser("merge", help="add recordings up")
+    sub.add_argument("file", nargs="+", metavar="FILE")
+    sub.add_argument("-o", "--output", required=True, metavar="FILE")
+    sub.add_argument("--all", action="store_true",
+                     help="also what there was before they were recorded")
+
+    sub = commands.add_parser("convert", help="write another format")
+    sub.add_argument("file", nargs="+", metavar="FILE")
+    sub.add_argument("--to", choices=("otlp-json",), required=True)
+    return parser
+
+
+def make_targets(args: argparse.Namespace) -> List[Target]:
+    return [Target(name, args.timeout)
+            for name in args.target or [DEFAULT_TARGET]]
+
+
+def cmd_top(args: argparse.Namespace) -> int:
+    with contextlib.ExitStack() as stack:
+        targets = make_targets(args)
+        for target in targets:
+            stack.callback(target.close)
+        return top.run(targets, args.reports, args.accounts, args.interval,
+                       args.count, args.batch)
+
+
+def cmd_record(args: argparse.Namespace) -> int:
+    targets = make_targets(args)
+    path = args.output or time.strftime(
+        f"ovs-cost-{socket.gethostname()}-%Y%m%d-%H%M%S.jsonl.gz",
+        time.gmtime())
+    head = rec.header([t.name for t in targets], args.interval)
+    try:
+        writer = rec.Writer(path, head, int(args.rotate * 1e6),
+                            max(args.keep, 0))
+    except FileExistsError:
+        warn(f"{path}: exists already")
+        return EXIT_TROUBLE
+    try:
+        n = record.record(targets, args.reports, args.accounts, args.interval,
+                          args.duration, writer, warn)
+    finally:
+        writer.close()
+        for target in targets:
+            target.close()
+    if not n:
+        warn(f"{path}: nothing was recorded")
+        return EXIT_TROUBLE
+    if not args.output:
+        print(path)
+    return 0
+
+
+def recorded(recording: Recording, source: str,
+             report: str) -> Optional[model.Window]:
+    """Returns all that happened while 'source' was recorded, or None if
+    nothing can be said."""
+    total: Optional[model.Window] = None
+    for window in recording.windows(source, report):
+        if total is None:
+            total = model.Window(report, window.start_us, window.end_us)
+        total.merge(window)
+    return total
+
+
+def as_reply(window: model.Window, like: model.Reply) -> model.Reply:
+    """Returns what happened in 'window' in the form of a reply."""
+    reply = model.Reply(window.report)
+    reply.head = dict(like.head)
+    reply.ovs_version = like.ovs_version
+    reply.start_us, reply.now_us = window.start_us, window.end_us
+    for key, account in window.accounts.items():
+        reply.accounts[key] = account.copy()
+        reply.accounts[key].since_us = window.start_us
+    reply.totals = window.totals
+    return reply
+
+
+def shown(recording: Recording, source: str, report: str,
+          only_recorded: bool) -> Optional[model.Reply]:
+    """Returns the reply to show of a report."""
+    replies = recording.replies.get((source, report))
+    if not replies:
+        return None
+    if not only_recorded:
+        return replies[-1]
+    window = recorded(recording, source, report)
+    return as_reply(window, replies[-1]) if window else None
+
+
+def cmd_show(args: argparse.Namespace) -> int:
+    recording = rec.load(args.file, warn)
+    lines: List[str] = []
+    sources = recording.sources()
+    for source in sources:
+        if len(sources) > 1:
+            lines.append(f"# {text.printable(source)}")
+        for report in recording.reports():
+            reply = shown(recording, source, report, args.recorded)
+            if report not in args.reports or not reply:
+                continue
+            lines += text.show(reply, args.hist, args.thread)
+            slowest = recording.slowest.get((source, report))
+            if args.slowest and slowest:
+                lines += text.slowest(slowest)
+            limits = recording.limits.get(source)
+            if report == "revalidator" and limits:
+                lines += text.limit(limits[-1])
+    print("\n".join(lines))
+    return 0
+
+
+def cmd_report(args: argparse.Namespace) -> int:
+    recording = rec.load(args.file, warn)
+    out = (open(args.output, "w", encoding="utf-8") if args.output
+           else sys.stdout)
+    try:
+        if args.format == "html":
+            out.write(html.page(recording, args.title))
+        elif args.format == "text":
+            for source in recording.sources():
+                for report in recording.reports():
+                    reply = shown(recording, source, report, True)
+                    if reply:
+                        out.write("\n".join(text.show(reply, True, False))
+                                  + "\n")
+        else:
+            write_csv(recording, out)
+    finally:
+        if args.output:
+            out.close()
+    return 0
+
+
+def write_csv(recording: Recording, out: TextIO) -> None:
+    """Writes a row for each interval and stage."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["source", "start_us", "end_us", "report", "kind",
+                     "datapath", "events", "stage", "unit", "sampled",
+                     "count", "sum", "mean", "stddev"]
+                    + [name for name, _ in PERCENTILES] + ["min", "max"])
+    for source in recording.sources():
+        for report in recording.reports():
+            for window in recording.windows(source, report):
+                for key, account in window.totals.items():
+                    for name, stage in account.total.stages.items():
+                        known = stage.count and stage.buckets is not None
+                        writer.writerow(
+                            [source, window.start_us, window.end_us, report,
+                             key.kind, key.datapath, account.total.events,
+                             name, stage.unit, int(stage.sampled),
+                             stage.count, stage.sum, f"{stage.mean:.3f}",
+                             f"{stage.stddev:.3f}"]
+                            + [f"{stage.percentile(p):.3f}" if known else ""
+                               for _, p in PERCENTILES]
+                            + ([stage.min, stage.max] if stage.count
+                               else ["", ""]))
+
+
+def cmd_diff(args: argparse.Namespace) -> int:
+    lines, failed = compare.diff(rec.load([args.a], warn),
+                                 rec.load([args.b], warn), args.fail_if)
+    print("\n".join(lines))
+    return EXIT_FAILED_IF if failed else 0
+
+
+def cmd_merge(args: argparse.Namespace) -> int:
+    sums: Dict[str, model.Window] = {}
+    heads: Dict[str, model.Reply] = {}
+    hosts: Set[str] = set()
+    for path in args.file:
+        recording = rec.load([path], warn)
+        hosts.update(h.get("host", "") for h in recording.headers)
+        for (source, report), replies in recording.replies.items():
+            window = (model.everything(replies[-1]) if args.all
+                      else recorded(recording, source, report))
+            if window is None:
+                continue
+            if report not in sums:
+                sums[report] = model.Window(report, window.start_us,
+                                            window.end_us)
+                heads[report] = replies[-1]
+            sums[report].merge(window)
+    if not sums:
+        warn("nothing to add up")
+        return EXIT_TROUBLE
+    try:
+        writer = rec.Writer(args.output, dict(
+            rec.header([], 0), merged=args.file, hosts=sorted(hosts)))
+    except FileExistsError:
+        warn(f"{args.output}: exists already")
+        return EXIT_TROUBLE
+    for report, window in sums.items():
+        reply = as_reply(window, heads[report])
+        writer.write({"target": "", "reply": reply.to_json()})
+    writer.close()
+    return 0
+
+
+def cmd_convert(args: argparse.Namespace) -> int:
+    recording = rec.load(args.file, warn)
+    resources = []
+    for (source, _), replies in sorted(recording.replies.items()):
+        resources += otlp.request([replies[-1]], source.split("/")[0])[
+            "resourceMetrics"]
+    json.dump({"resourceMetrics": resources}, sys.stdout)
+    print()
+    return 0
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    commands = {"top": cmd_top, "record": cmd_record, "show": cmd_show,
+                "report": cmd_report, "diff": cmd_diff, "merge": cmd_merge,
+                "convert": cmd_convert}
+    if not args.command:
+        parser.error("a command is needed: " + ", ".join(commands))
+    try:
+        status = commands[args.command](args)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_TROUBLE
+    except (BadRecording, TargetError, ValueError) as e:
+        warn(str(e))
+    except OSError as e:
+        warn(f"{e.filename or 'cannot write'}: {e.strerror or e}")
+    return EXIT_TROUBLE

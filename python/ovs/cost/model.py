@@ -1,0 +1,509 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replies of the cost-show commands, and what happened between two."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+from ovs.cost.distribution import Distribution, Negative, Unmergeable
+
+VERSION = 1                     # Of the replies' schema.
+
+REPORTS = ("upcall", "tx", "bridge", "netlink", "revalidator")
+
+# What an account is, in each report.
+OBJECTS = {"upcall": "datapath", "tx": "port", "bridge": "account",
+           "netlink": "account", "revalidator": "datapath"}
+
+# The members of JSON objects have no order.  This is the one in which a report
+# shows them; what is not here comes in front of the last one.
+STAGES = {
+    "upcall": ("queue", "parse", "translate", "wait", "install", "execute",
+               "operate", "overhead", "batch", "total"),
+    "burst": ("wait", "send", "packets", "cycles", "instructions", "total"),
+    "iteration": ("poll", "idl", "datapath", "openflow", "configure", "stats",
+                  "status", "commit", "appctl", "routes", "netdev", "wait",
+                  "other", "run"),
+    "update": ("custom", "stats", "row", "total"),
+    "command": ("total",),
+    "call": ("send", "receive", "requests", "bytes", "total"),
+    "round": ("idle", "start", "dump", "sweep", "finish", "threads", "flows",
+              "limit", "total"),
+    "share": ("idle", "lead", "lock", "kernel", "dump", "revalidate",
+              "operate", "sweep", "barrier", "flows", "total"),
+}
+
+# Stages outside of the whole event: before it, or others in another way.
+OUTSIDE = {"iteration": ("poll",), "round": ("idle",), "share": ("idle",),
+           "upcall": ("overhead",)}
+
+COUNTERS = {
+    "flows": ("installed", "flow-limit", "no-recirc-context", "duplicate",
+              "refused", "kept", "modified", "skipped"),
+    "lost": ("lock", "no-bridge", "error", "overrun"),
+    "queue": ("unknown", "orphan"),
+    "sent when": ("full", "interval", "iteration", "forced"),
+    "packets dropped": ("down", "mtu", "qos", "offload", "no-room"),
+    "other": ("retries", "errors", "uncounted"),
+    "result": ("done", "nothing", "interrupted", "error"),
+    "deleted": ("unknown", "avoid-caching", "bad-odp-fit", "idle",
+                "flow-limit", "wildcarded", "no-ofproto", "purge",
+                "too-expensive", "update-fail", "translation", "missing"),
+}
+_GROUPS = tuple(COUNTERS)
+
+
+class BadReply(ValueError):
+    """A reply that can't be understood."""
+
+
+def _sorted_like(names: Iterable[str], known: Tuple[str, ...]) -> List[str]:
+    rank = {name: i for i, name in enumerate(known)}
+    return sorted(names, key=lambda n: (rank.get(n, len(known) - 1.5), n))
+
+
+class Body:
+    """Events, and what is known of their stages."""
+
+    __slots__ = ("kind", "events", "stages", "counters", "derived")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.events = 0
+        self.stages: Dict[str, Distribution] = {}
+        self.counters: Dict[str, Dict[str, int]] = {}
+        self.derived: Dict[str, float] = {}
+
+    @staticmethod
+    def from_json(kind: str, json: Dict[str, Any]) -> Body:
+        body = Body(kind)
+        body.events = int(json["events"])
+        stages = json["stages"]
+        for name in _sorted_like(stages, STAGES.get(kind, ("total",))):
+            body.stages[name] = Distribution.from_json(stages[name])
+        groups = json["counters"]
+        for group in _sorted_like(groups, _GROUPS):
+            known = COUNTERS.get(group, ("",))
+            body.counters[group] = {
+                name: int(groups[group][name])
+                for name in _sorted_like(groups[group], known)}
+        body.derived = dict(json.get("derived", {}))
+        return body
+
+    def to_json(self) -> Dict[str, Any]:
+        return {"events": self.events,
+                "stages": {n: s.to_json() for n, s in self.stages.items()},
+                "counters": self.counters}
+
+    @property
+    def whole(self) -> Optional[Distribution]:
+        """The distribution of whole events."""
+        for name in ("total", "run"):
+            if name in self.stages:
+                return self.stages[name]
+        return None
+
+    @property
+    def time_ns(self) -> float:
+        """What all events took, estimated from the sample if it is one."""
+        whole = self.whole
+        if not whole or not whole.count:
+            return 0.0
+        return whole.sum * (self.events / whole.count if whole.sampled else 1)
+
+    @property
+    def lost(self) -> int:
+        return sum(self.counters.get("lost", {}).values())
+
+    @property
+    def is_empty(self) -> bool:
+        return (not self.events
+                and not any(s.count for s in self.stages.values())
+                and not any(n for g in self.counters.values()
+                            for n in g.values()))
+
+    def parts(self) -> List[Tuple[str, Distribution]]:
+        """Returns the stages that make up the whole event."""
+        outside = OUTSIDE.get(self.kind, ())
+        return [(n, s) for n, s in self.stages.items()
+                if s.is_time and s is not self.whole and n not in outside]
+
+    def merge(self, other: Body) -> None:
+        """Adds 'other'."""
+        self.events += other.events
+        for name, stage in other.stages.items():
+            if name in self.stages:
+                self.stages[name].merge(stage)
+            else:
+                self.stages[name] = stage.copy()
+        order = STAGES.get(self.kind, ("total",))
+        if list(self.stages) != _sorted_like(self.stages, order):
+            self.stages = {n: self.stages[n]
+                           for n in _sorted_like(self.stages, order)}
+        for group, members in other.counters.items():
+            mine = self.counters.setdefault(group, {})
+            for name, n in members.items():
+                mine[name] = mine.get(name, 0) + n
+        self.derived = {}
+
+    def since(self, earlier: Body) -> Body:
+        """Returns what happened after 'earlier'.  Raises Negative if this is
+        not what 'earlier' has become."""
+        body = Body(self.kind)
+        body.events = self.events - earlier.events
+        for name, stage in self.stages.items():
+            old = earlier.stages.get(name)
+            body.stages[name] = stage.since(old) if old else stage.copy()
+        for group, members in self.counters.items():
+            old_group = earlier.counters.get(group, {})
+            body.counters[group] = {name: n - old_group.get(name, 0)
+                                    for name, n in members.items()}
+        if (body.events < 0 or any(n < 0 for g in body.counters.values()
+                                   for n in g.values())
+                or any(s.count and n not in self.stages
+                       for n, s in earlier.stages.items())):
+            raise Negative("a counter has become less")
+        return body
+
+    def copy(self) -> Body:
+        body = Body(self.kind)
+        body.merge(self)
+        body.derived = dict(self.derived)
+        return body
+
+
+class Key(NamedTuple):
+    """What identifies an account among those of one report."""
+
+    kind: str
+    name: str
+    datapath: str
+
+
+class Account:
+    """An account, or a sum of accounts."""
+
+    __slots__ = ("key", "since_us", "accounts", "total", "classes", "threads")
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.since_us: Optional[int] = None
+        self.accounts = 1               # How many are added up.
+        self.total = Body(key.kind)
+        self.classes: Dict[str, Body] = {}
+        self.threads: Dict[str, Body] = {}
+
+    @staticmethod
+    def from_json(json: Dict[str, Any]) -> Account:
+        kind = json["kind"]
+        account = Account(Key(kind, json.get("name", ""),
+                              json.get("datapath", "")))
+        if "since_us" in json:
+            account.since_us = int(json["since_us"])
+        account.accounts = int(json.get("accounts", 1))
+        account.total = Body.from_json(kind, json)
+        account.classes = {c["name"]: Body.from_json(kind, c)
+                           for c in json.get("classes", ())}
+        account.threads = {t["name"]: Body.from_json(kind, t)
+                           for t in json.get("threads", ())}
+        if "name" not in json:
+            # Sums of the same kind differ in their stages: those of upcalls
+            # from the kernel, and of others.
+            account.key = Key(kind, "", ("system" if "operate" in
+                                         account.total.stages else ""))
+        return account
+
+    def to_json(self) -> Dict[str, Any]:
+        json: Dict[str, Any] = {"kind": self.key.kind}
+        if self.key.name:
+            json["name"] = self.key.name
+            if self.key.datapath:
+                json["datapath"] = self.key.datapath
+        else:
+            json["accounts"] = self.accounts
+        if self.since_us is not None:
+            json["since_us"] = self.since_us
+        json.update(self.total.to_json())
+        json["classes"] = [dict(name=n, **b.to_json())
+                           for n, b in self.classes.items()]
+        if self.threads:
+            json["threads"] = [dict(name=n, **b.to_json())
+                               for n, b in self.threads.items()]
+        return json
+
+    def merge(self, other: Account) -> None:
+        self.total.merge(other.total)
+        for mine, others in ((self.classes, other.classes),
+                             (self.threads, other.threads)):
+            for name, body in others.items():
+                if name in mine:
+                    mine[name].merge(body)
+                else:
+                    mine[name] = body.copy()
+        if other.since_us is not None:
+            self.since_us = (other.since_us if self.since_us is None
+                             else min(self.since_us, other.since_us))
+
+    def since(self, earlier: Account) -> Account:
+        """Returns what happened after 'earlier', see Body.since()."""
+        account = Account(self.key)
+        account.since_us = self.since_us
+        account.accounts = self.accounts
+        account.total = self.total.since(earlier.total)
+        # Those of threads move to "exited" when a thread ends, those of
+        # classes only grow.
+        for name, body in self.classes.items():
+            old = earlier.classes.get(name)
+            account.classes[name] = body.since(old) if old else body.copy()
+        if any(not body.is_empty and name not in self.classes
+               for name, body in earlier.classes.items()):
+            raise Negative("a class is gone")
+        account.threads = _threads_since(self, earlier)
+        return account
+
+    def copy(self) -> Account:
+        account = Account(self.key)
+        account.merge(self)
+        account.accounts = self.accounts
+        account.total.derived = dict(self.total.derived)
+        return account
+
+
+def _threads_since(late: Account, early: Account) -> Dict[str, Body]:
+    """Returns what each thread did after 'early'.
+
+    What a thread that has ended had done is added to "exited".  What it did
+    after 'early' can't be told from that of others that ended, so it is what
+    "exited" has more than all that have gone."""
+    threads = {}
+    gone = Body(late.key.kind)
+    for name, old in early.threads.items():
+        new = late.threads.get(name)
+        if name != "exited" and new is None:
+            gone.merge(old)
+    for name, new in late.threads.items():
+        old_thread = early.threads.get(name)
+        try:
+            if name == "exited":
+                before = gone.copy()
+                if old_thread:
+                    before.merge(old_thread)
+                threads[name] = new.since(before)
+            else:
+                threads[name] = (new.since(old_thread) if old_thread
+                                 else new.copy())
+        except Negative:
+            # Another thread of the same name.
+            threads[name] = new.copy()
+    return threads
+
+
+class Reply:
+    """A reply to cost-show."""
+
+    def __init__(self, report: str) -> None:
+        self.report = report
+        self.pid = 0
+        self.start_us = 0
+        self.now_us = 0
+        self.ovs_version = ""
+        self.omitted = 0
+        self.head: Dict[str, Any] = {}
+        self.accounts: Dict[Key, Account] = {}
+        self.deleted: Dict[Key, Account] = {}
+        self.totals: Dict[Key, Account] = {}
+
+    @staticmethod
+    def from_json(json: Any) -> Reply:
+        """Raises BadReply if 'json' is none."""
+        check_version(json)
+        try:
+            reply = Reply(json["report"])
+            reply.pid = int(json["pid"])
+            reply.start_us = int(json["start_us"])
+            reply.now_us = int(json["now_us"])
+            reply.ovs_version = str(json["ovs_version"])
+            reply.omitted = int(json["omitted"])
+            reply.head = {k: v for k, v in json.items() if k not in
+                          ("accounts", "deleted", "total")}
+            for name, accounts in (("accounts", reply.accounts),
+                                   ("deleted", reply.deleted),
+                                   ("total", reply.totals)):
+                for member in json.get(name, ()):
+                    account = Account.from_json(member)
+                    accounts[account.key] = account
+            return reply
+        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            raise BadReply(f"a reply that is not understood "
+                           f"({type(e).__name__}: {e})") from e
+
+    def to_json(self) -> Dict[str, Any]:
+        json = dict(self.head)
+        json.update(version=VERSION, report=self.report, command="cost-show",
+                    pid=self.pid, start_us=self.start_us, now_us=self.now_us,
+                    ovs_version=self.ovs_version, omitted=self.omitted)
+        for name, accounts in (("accounts", self.accounts),
+                               ("deleted", self.deleted),
+                               ("total", self.totals)):
+            json[name] = [a.to_json() for a in accounts.values()]
+        return json
+
+    @property
+    def split_interval(self) -> int:
+        return int(self.head.get("settings", {}).get("split_interval", 0))
+
+
+def check_version(json: Any) -> None:
+    """Raises BadReply unless 'json' is a reply of a version that is known."""
+    if not isinstance(json, dict) or "version" not in json:
+        raise BadReply("no reply of a cost report")
+    if json["version"] != VERSION:
+        raise BadReply(f"version {json['version']} of the replies' form, of "
+                       f"which this program knows {VERSION} only: a newer "
+                       f"one is needed")
+    if not isinstance(json.get("report"), str):
+        raise BadReply("a reply that does not name its report")
+
+
+class Window:
+    """What happened between two replies to the same command."""
+
+    def __init__(self, report: str, start_us: int, end_us: int) -> None:
+        self.report = report
+        self.start_us = start_us
+        self.end_us = end_us
+        self.accounts: Dict[Key, Account] = {}
+        self.totals: Dict[Key, Account] = {}
+        self.notes: List[str] = []
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_us - self.start_us) / 1e6
+
+    def merge(self, other: Window) -> None:
+        """Adds 'other', which may overlap."""
+        for mine, others in ((self.accounts, other.accounts),
+                             (self.totals, other.totals)):
+            for key, account in others.items():
+                if key in mine:
+                    mine[key].merge(account)
+                else:
+                    mine[key] = account.copy()
+        self.start_us = min(self.start_us, other.start_us)
+        self.end_us = max(self.end_us, other.end_us)
+        self.notes += other.notes
+
+
+def everything(reply: Reply) -> Window:
+    """Returns all that is in 'reply'."""
+    since = [a.since_us for a in reply.accounts.values()
+             if a.since_us is not None]
+    window = Window(reply.report, min(since, default=reply.start_us),
+                    reply.now_us)
+    window.accounts = reply.accounts
+    window.totals = reply.totals or _sum_up(reply.accounts.values())
+    return window
+
+
+def between(early: Reply, late: Reply) -> Window:
+    """Returns what happened after 'early', up to 'late'.
+
+    No count is ever negative: where counting began again, what there is since
+    then is all that is known."""
+    window = Window(late.report, early.now_us, late.now_us)
+    if (early.pid, early.start_us) != (late.pid, late.start_us):
+        window.notes.append("ovs-vswitchd was restarted")
+        # If it was started before, it is another one, not a new one.
+        if late.start_us >= early.now_us:
+            window.accounts = late.accounts
+            window.totals = late.totals or _sum_up(late.accounts.values())
+        return window
+
+    cleared = False
+    for key, account in late.accounts.items():
+        old = early.accounts.get(key)
+        if old is None:
+            # It is new, or others had taken more time, so that it was omitted.
+            if (account.since_us or 0) >= early.now_us or not early.omitted:
+                window.accounts[key] = account
+        elif old.since_us != account.since_us:
+            cleared = True
+            window.notes.append(f"{key.name or key.kind} was cleared, or made "
+                                "again")
+            window.accounts[key] = account
+        else:
+            try:
+                window.accounts[key] = account.since(old)
+            except (Negative, Unmergeable) as e:
+                cleared = True
+                window.notes.append(f"{key.name or key.kind} counts again "
+                                    f"({e})")
+                window.accounts[key] = account
+
+    sums = _sum_up(window.accounts.values())
+    for key, total in late.totals.items():
+        old = early.totals.get(key)
+        try:
+            if old is None:
+                window.totals[key] = total
+            elif total.since_us != old.since_us:
+                window.totals[key] = sums.get(key) or Account(key)
+            elif cleared and total.since_us is None:
+                window.totals[key] = _after_clear(early, late, window, key)
+            else:
+                window.totals[key] = total.since(old)
+        except (Negative, Unmergeable):
+            window.notes.append("cleared")
+            window.totals[key] = sums.get(key) or Account(key)
+    if not late.totals:
+        window.totals = sums
+    return window
+
+
+def _after_clear(early: Reply, late: Reply, window: Window,
+                 key: Key) -> Account:
+    """Returns the sum 'key' of what happened when an account was cleared: the
+    listed accounts' and, as that has not been cleared, the deleted ones'."""
+    total = _sum_up(window.accounts.values()).get(key) or Account(key)
+    deleted, old = late.deleted.get(key), early.deleted.get(key)
+    if deleted:
+        remainder = deleted.since(old) if old else deleted.copy()
+        # What accounts that were made again had when they were deleted is
+        # not new.
+        for account_key, account in early.accounts.items():
+            now = late.accounts.get(account_key)
+            if (sum_key(account) == key
+                    and (now is None or now.since_us != account.since_us)):
+                remainder = remainder.since(account)
+        total.merge(remainder)
+    return total
+
+
+def sum_key(account: Account) -> Key:
+    """Returns the key of the sum that 'account' belongs to."""
+    return Key(account.key.kind, "",
+               "system" if "operate" in account.total.stages else "")
+
+
+def _sum_up(accounts: Iterable[Account]) -> Dict[Key, Account]:
+    totals: Dict[Key, Account] = {}
+    for account in accounts:
+        key = sum_key(account)
+        if key in totals:
+            totals[key].merge(account)
+            totals[key].accounts += account.accounts
+        else:
+            totals[key] = Account(key)
+            totals[key].merge(account)
+    return totals
+
+
+def kind_title(key: Key) -> str:
+    """Returns what the events of a sum are called."""
+    if key.kind == "upcall":
+        return ("upcalls (kernel)" if key.datapath
+                else "upcalls (userspace)")
+    return {"burst": "bursts", "iteration": "main loop",
+            "update": "interface statistics", "command": "appctl commands",
+            "call": "Netlink calls", "round": "revalidator rounds",
+            "share": "revalidator threads"}.get(key.kind, key.kind)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ovs-cost record: writes the cost reports of running daemons to a file."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+
+from ovs.cost.recording import Writer
+from ovs.cost.target import CommandError, Target, TargetError, is_unknown
+
+SLOWEST_INTERVAL = 30.0         # Seconds between those of cost-slowest.
+MIN_ACCOUNTS = 1
+
+
+class Poller:
+    """Asks a target for its reports, and copes with it being away."""
+
+    def __init__(self, target: Target, reports: Sequence[str],
+                 accounts: int) -> None:
+        self.target = target
+        self.reports = reports
+        self.failed = ""
+        self.accounts = {report: accounts for report in reports}
+        self.unknown: Set[Tuple[int, str]] = set()
+        self.pid = 0
+
+    def _command(self, command: str, *args: str) -> Optional[Any]:
+        """Returns the reply, or None if the target has no such command."""
+        if (self.pid, command) in self.unknown:
+            return None
+        try:
+            reply = self.target.command(command, *args)
+        except CommandError as e:
+            if not is_unknown(e):
+                raise
+            self.unknown.add((self.pid, command))
+            return None
+        if isinstance(reply, dict) and "pid" in reply:
+            self.pid = reply["pid"]
+        return reply
+
+    def show(self, report: str, *options: str) -> Optional[Any]:
+        """Returns a reply to cost-show, of fewer accounts if it would be too
+        long, or None if there is no such report."""
+        while True:
+            try:
+                return self._command(f"{report}/cost-show", *options, "-n",
+                                     str(self.accounts[report]))
+            except CommandError as e:
+                if ("would be longer" not in str(e)
+                        or self.accounts[report] <= MIN_ACCOUNTS):
+                    raise
+                self.accounts[report] = max(self.accounts[report] // 2,
+                                            MIN_ACCOUNTS)
+
+    def round(self, slowest: bool) -> List[Dict[str, Any]]:
+        """Returns the lines of one round."""
+        def ask(lines: List[Dict[str, Any]]) -> None:
+            for report in self.reports:
+                self._add(lines, self.show(report, "-hist", "-thread"))
+                if slowest:
+                    self._add(lines, self._command(
+                        f"{report}/cost-slowest", "-n",
+                        str(self.accounts[report]), "16"))
+                if report == "revalidator":
+                    self._add(lines, self._command("revalidator/cost-limit"))
+        return self._guarded(ask)
+
+    def shows(self, reports: Sequence[str],
+              *options: str) -> List[Dict[str, Any]]:
+        """Returns the lines of replies to cost-show."""
+        def ask(lines: List[Dict[str, Any]]) -> None:
+            for report in reports:
+                self._add(lines, self.show(report, *options))
+        return self._guarded(ask)
+
+    def _guarded(self, ask: Callable[[List[Dict[str, Any]]], None]
+                 ) -> List[Dict[str, Any]]:
+        """Returns the lines that 'ask' appends; if it fails, the last one says
+        why, unless it is for the same reason as last time."""
+        lines: List[Dict[str, Any]] = []
+        try:
+            ask(lines)
+            self.failed = ""
+        except (TargetError, CommandError) as e:
+            # The connection is made again in the next round.
+            self.target.close()
+            if str(e) != self.failed:
+                self.failed = str(e)
+                lines.append({"target": self.target.name, "error": str(e),
+                              "time_us": int(time.time() * 1e6)})
+        return lines
+
+    def _add(self, lines: List[Dict[str, Any]], reply: Optional[Any]) -> None:
+        if reply is not None:
+            lines.append({"target": self.target.name, "reply": reply})
+
+
+def record(targets: List[Target], reports: Sequence[str], accounts: int,
+           interval: float, duration: Optional[float], writer: Writer,
+           say: Callable[[str], None]) -> int:
+    """Writes rounds to 'writer' until 'duration' is over, or a signal comes.
+    Returns the number of replies."""
+    pollers = [Poller(t, reports, accounts) for t in targets]
+    stop: List[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda n, _frame: stop.append(n))
+
+    start = time.monotonic()
+    end = start + duration if duration is not None else None
+    next_round = start
+    next_slowest = start
+    n_replies = 0
+    while True:
+        now = time.monotonic()
+        last = bool(stop) or (end is not None and now >= end)
+        slowest = last or now >= next_slowest
+        if slowest:
+            next_slowest = now + SLOWEST_INTERVAL
+        for poller in pollers:
+            failed = poller.failed
+            for line in poller.round(slowest):
+                writer.write(line)
+                n_replies += "reply" in line
+            if poller.failed and poller.failed != failed:
+                say(poller.failed)
+        writer.flush()
+        if last:
+            return n_replies
+        # A round that took too long is not made up for.
+        next_round = max(next_round + interval, time.monotonic())
+        wake = min(next_round, end) if end is not None else next_round
+        while not stop and time.monotonic() < wake:
+            time.sleep(min(max(wake - time.monotonic(), 0), 0.2))
+
+
+def warn(message: str) -> None:
+    print(f"ovs-cost: {message}", file=sys.stderr)

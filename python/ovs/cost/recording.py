@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings: files of replies over time.
+
+A recording is a file of lines, each a JSON object, maybe compressed with gzip.
+The first one is the header, whose member "ovs_cost_recording" is the version
+of this form.  Each of the others has the name of a "target" and either a
+"reply" of one of its cost commands, as it came, or an "error".
+
+What was cut off, in the middle of a line or of compressed data, is readable up
+to the last whole line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+import zlib
+from typing import (IO, Any, Callable, Dict, Iterator, List, NamedTuple,
+                    Optional, Set, Tuple)
+
+from ovs.cost import model
+
+FORMAT = 1
+_CHUNK = 1 << 18
+
+
+class BadRecording(Exception):
+    """A file that is no recording."""
+
+
+def header(targets: List[str], interval: float) -> Dict[str, Any]:
+    """Returns the header of a new recording."""
+    uname = os.uname()
+    return {"ovs_cost_recording": FORMAT, "host": socket.gethostname(),
+            "system": f"{uname.sysname} {uname.release} {uname.machine}",
+            "processors": os.cpu_count(), "started_us": int(time.time() * 1e6),
+            "interval_s": interval, "targets": targets}
+
+
+class Writer:
+    """Writes a recording.
+
+    Every call of flush() makes what was written before it readable, whatever
+    happens afterwards."""
+
+    def __init__(self, path: str, head: Dict[str, Any], rotate: int = 0,
+                 keep: int = 0) -> None:
+        self.path = path
+        self.head = head
+        self.rotate = rotate            # Bytes of a file, or 0.
+        self.keep = keep                # How many full files.
+        self.size = 0
+        self._file: Optional[IO[bytes]] = None
+        self._gzip: Any = None
+        self._open()
+
+    def _open(self) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._file = os.fdopen(os.open(self.path, flags, 0o644), "wb", 0)
+        self._gzip = (zlib.compressobj(6, zlib.DEFLATED, 31)
+                      if self.path.endswith(".gz") else None)
+        self.size = 0
+        self.write(self.head)
+        self.flush()
+
+    def _put(self, data: bytes) -> None:
+        assert self._file
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) or 0:]
+        self.size += len(data)
+
+    def write(self, line: Dict[str, Any]) -> None:
+        data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        self._put(self._gzip.compress(data) if self._gzip else data)
+
+    def flush(self) -> None:
+        if self._gzip:
+            self._put(self._gzip.flush(zlib.Z_SYNC_FLUSH))
+        if self.rotate and self.size >= self.rotate:
+            self.close()
+            for i in range(self.keep, 0, -1):
+                older = self.path if i == 1 else f"{self.path}.{i - 1}"
+                if os.path.exists(older):
+                    os.replace(older, f"{self.path}.{i}")
+            if not self.keep:
+                os.unlink(self.path)
+            self._open()
+
+    def close(self) -> None:
+        if self._file:
+            if self._gzip:
+                self._put(self._gzip.flush())
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._file = None
+
+
+def _chunks(path: str) -> Iterator[bytes]:
+    """Yields what is in a file, maybe compressed, as far as it goes."""
+    with (sys.stdin.buffer if path == "-" else open(path, "rb")) as f:
+        chunk = f.read(_CHUNK)
+        unzip = None
+        if chunk[:2] == b"\x1f\x8b":
+            unzip = zlib.decompressobj(31)
+        while chunk:
+            if unzip is None:
+                yield chunk
+            else:
+                try:
+                    yield unzip.decompress(chunk)
+                    while unzip.eof and unzip.unused_data:
+                        rest = unzip.unused_data
+                        unzip = zlib.decompressobj(31)
+                        yield unzip.decompress(rest)
+                except zlib.error:
+                    return
+            chunk = f.read(_CHUNK)
+
+
+def _values(path: str, note: Callable[[str], None]) -> Iterator[Any]:
+    """Yields the JSON values in a file, each on a line or a file of one."""
+    pending: List[bytes] = []
+    n_lines = 0
+    for chunk in _chunks(path):
+        lines = chunk.split(b"\n")
+        pending.append(lines[0])
+        for line in lines[1:]:
+            whole = b"".join(pending)
+            pending = [line]
+            n_lines += 1
+            if n_lines == 1 and not whole.rstrip().endswith(b"}"):
+                # No line of a recording, but maybe JSON for people.
+                yield from _one_value(path)
+                return
+            if whole.strip():
+                try:
+                    yield json.loads(whole)
+                except ValueError as e:
+                    raise BadRecording(f"{path}:{n_lines}: not JSON "
+                                       f"({e})") from e
+    rest = b"".join(pending)
+    if rest.strip():
+        try:
+            yield json.loads(rest)
+        except ValueError:
+            if not n_lines:
+                raise BadRecording(f"{path}: no recording") from None
+            note(f"{path}: the last line was cut off, and is left out")
+
+
+def _one_value(path: str) -> Iterator[Any]:
+    try:
+        yield json.loads(b"".join(_chunks(path)))
+    except ValueError as e:
+        raise BadRecording(f"{path}: no recording ({e})") from e
+
+
+class Line(NamedTuple):
+    """A line of a recording."""
+
+    source: str                         # Where it is from: host and target.
+    reply: Optional[Dict[str, Any]]
+    error: str
+    time_us: int
+
+
+def read(path: str, note: Callable[[str], None]
+         ) -> Tuple[Dict[str, Any], Iterator[Line]]:
+    """Returns the header of a recording, and an iterator over its lines.
+
+    Replies that are in no recording, such as "ovs-appctl --format json" or its
+    -o option writes, do as well.  Raises BadRecording, or OSError."""
+    values = _values(path, note)
+    try:
+        first = next(values)
+    except StopIteration:
+        raise BadRecording(f"{path}: empty") from None
+    if isinstance(first, dict) and "ovs_cost_recording" in first:
+        if first["ovs_cost_recording"] != FORMAT:
+            raise BadRecording(
+                f"{path}: a recording of version "
+                f"{first['ovs_cost_recording']}, of which this program knows "
+                f"{FORMAT} only: a newer one is needed")
+        return first, _lines(path, str(first.get("host", "")), values)
+    try:
+        model.check_version(first)
+    except model.BadReply as e:
+        raise BadRecording(f"{path}: {e}") from e
+    return {}, _bare(path, first, values)
+
+
+def _lines(path: str, host: str, values: Iterator[Any]) -> Iterator[Line]:
+    for value in values:
+        if not isinstance(value, dict):
+            raise BadRecording(f"{path}: a line that is no JSON object")
+        reply = value.get("reply")
+        if reply is not None:
+            try:
+                model.check_version(reply)
+            except model.BadReply as e:
+                raise BadRecording(f"{path}: {e}") from e
+        elif "error" not in value:
+            continue                    # Something new.
+        yield Line(f"{host}/{value.get('target', '')}", reply,
+                   str(value.get("error", "")),
+                   int(reply["now_us"] if reply
+                       else value.get("time_us", 0)))
+
+
+def _bare(path: str, first: Any, values: Iterator[Any]) -> Iterator[Line]:
+    for value in [first]:
+        yield Line("", value, "", int(value["now_us"]))
+    for value in values:
+        try:
+            model.check_version(value)
+        except model.BadReply as e:
+            raise BadRecording(f"{path}: {e}") from e
+        yield Line("", value, "", int(value["now_us"]))
+
+
+class Recording:
+    """All of one or several files, in the order of time."""
+
+    def __init__(self) -> None:
+        self.headers: List[Dict[str, Any]] = []
+        self.sums: Set[str] = set()     # Sources of sums, not of replies.
+        self.replies: Dict[Tuple[str, str], List[model.Reply]] = {}
+        self.slowest: Dict[Tuple[str, str], Dict[str, Any]] = {}
+        self.limits: Dict[str, List[Dict[str, Any]]] = {}
+        self.errors: List[Line] = []
+
+    def load(self, path: str, note: Callable[[str], None]) -> None:
+        """Reads a file."""
+        head, lines = read(path, note)
+        self.headers.append(head)
+        for line in lines:
+            if head.get("merged"):
+                line = line._replace(source=path)
+                self.sums.add(path)
+            if not line.reply:
+                self.errors.append(line)
+                continue
+            report, command = line.reply["report"], line.reply.get("command")
+            if command == "cost-show":
+                try:
+                    reply = model.Reply.from_json(line.reply)
+                except model.BadReply as e:
+                    raise BadRecording(f"{path}: {e}") from e
+                self.replies.setdefault((line.source, report),
+                                        []).append(reply)
+            elif command == "cost-slowest":
+                self.slowest[line.source, report] = line.reply
+            elif command == "cost-limit":
+                self.limits.setdefault(line.source, []).append(line.reply)
+
+    def finish(self) -> None:
+        for replies in self.replies.values():
+            replies.sort(key=lambda r: r.now_us)
+        for limits in self.limits.values():
+            limits.sort(key=lambda r: r["now_us"])
+
+    def reports(self) -> List[str]:
+        """Returns the names of the reports that there are, in order."""
+        there = {report for _, report in self.replies}
+        return ([r for r in model.REPORTS if r in there]
+                + sorted(there - set(model.REPORTS)))
+
+    def windows(self, source: str, report: str) -> List[model.Window]:
+        """Returns what happened between each two replies of a 'source', or
+        all that there is if there is only one."""
+        replies = self.replies.get((source, report), [])
+        if len(replies) == 1 or source in self.sums:
+            return [model.everything(r) for r in replies]
+        return [model.between(a, b) for a, b in zip(replies, replies[1:])
+                if b.now_us > a.now_us]
+
+    def sources(self) -> List[str]:
+        return sorted({source for source, _ in self.replies})
+
+
+def load(paths: List[str], note: Callable[[str], None]) -> Recording:
+    """Reads files as one recording."""
+    recording = Recording()
+    for path in paths:
+        recording.load(path, note)
+    recording.finish()
+    return recording

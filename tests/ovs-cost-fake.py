@@ -1,0 +1,318 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A switch that only pretends: it answers the cost commands on a control
+socket, with events that it makes up, always the same ones.
+
+    ovs-cost-fake.py SOCKET
+
+The tests of ovs-cost use it as a module, too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import socket
+import sys
+import threading
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from ovs.cost.distribution import EDGES, Distribution
+from ovs.cost.model import COUNTERS, STAGES, Account, Body, Key, Reply
+
+# Median, in ns, and spread of each stage: (stages, sampled, whole).
+UPCALL = {"parse": 180, "translate": 1900, "install": 600, "execute": 300}
+BURST = {"wait": 240, "send": 1100}
+LOOP = {"poll": 90000000, "idl": 9000, "datapath": 14000, "openflow": 30000,
+        "configure": 2000, "stats": 60000, "status": 9000, "commit": 4000,
+        "appctl": 20000, "routes": 900, "netdev": 3000, "wait": 7000,
+        "other": 2000}
+CALL = {"send": 3000, "receive": 9000}
+ROUND = {"idle": 4e8, "start": 3000, "dump": 900000, "sweep": 60000,
+         "finish": 5000}
+
+
+class Switch:
+    """What a switch would have counted."""
+
+    def __init__(self, start_us: int, seed: int = 1, pid: int = 4242) -> None:
+        self.start_us = start_us
+        self.now_us = start_us
+        self.pid = pid
+        self.rng = random.Random(seed)
+        self.slow = 1.0                 # Factor of all times.
+        self.accounts: Dict[str, Dict[Key, Account]] = {}
+        self.deleted: Dict[str, Dict[Key, Account]] = {}
+        self.moves: List[Dict[str, Any]] = []
+        self.limit = 10000
+
+    def account(self, report: str, kind: str, name: str,
+                datapath: str = "") -> Account:
+        key = Key(kind, name, datapath)
+        accounts = self.accounts.setdefault(report, {})
+        if key not in accounts:
+            accounts[key] = Account(key)
+            accounts[key].since_us = self.now_us
+        return accounts[key]
+
+    def time(self, median: float) -> int:
+        return int(self.rng.lognormvariate(math.log(median), 0.5) * self.slow)
+
+    def event(self, account: Account, class_: str, thread: str,
+              stages: Dict[str, float], whole: str, numbers: Dict[str, int],
+              counters: List[Tuple[str, str]], sample: int = 1,
+              sample_whole: bool = False, outside: str = "") -> None:
+        """Counts one event in everything that it belongs to."""
+        times = {n: self.time(m) for n, m in stages.items()}
+        if self.rng.random() < 0.002:
+            slow = self.rng.choice([n for n in times if n != outside])
+            times[slow] += 40 * sum(stages[n] for n in times if n != outside)
+            times[slow] = int(times[slow])
+        total = sum(t for n, t in times.items() if n != outside)
+        split = self.rng.randrange(sample) == 0
+        for bodies, name in ((None, ""), (account.classes, class_),
+                             (account.threads, thread)):
+            body = (account.total if bodies is None else
+                    bodies.setdefault(name, Body(account.key.kind)))
+            prepare(body, list(stages), whole, numbers, sample, sample_whole)
+            body.events += 1
+            if split:
+                for n, t in times.items():
+                    body.stages[n].add(t)
+            if split or not sample_whole:
+                body.stages[whole].add(total)
+            for n, v in numbers.items():
+                body.stages[n].add(v)
+            for group, n in counters:
+                body.counters[group][n] += 1
+
+    def run(self, seconds: float, rate: float = 200) -> None:
+        """Lets 'seconds' pass, with 'rate' upcalls a second."""
+        rng = self.rng
+        for _ in range(int(rate * seconds)):
+            class_ = rng.choice(["miss", "miss", "miss+ct+recirc"])
+            lost = rng.random() < 0.001
+            self.event(self.account("upcall", "upcall", "netdev@ovs-netdev",
+                                    "netdev@ovs-netdev"), class_,
+                       rng.choice(["pmd-c01", "pmd-c01", "pmd-c02"]), UPCALL,
+                       "total", {}, [("flows", "installed")]
+                       + ([("lost", "lock")] if lost else []), 4)
+        for _ in range(int(2 * rate * seconds)):
+            n = rng.choice([32, 32, 32, 8, 4, 1])
+            self.event(self.account("tx", "burst", rng.choice(
+                ["p0", "p0", "vhost-<b>\"1\"\n"]), "netdev@ovs-netdev"),
+                rng.choice(["txq0", "txq1"]),
+                rng.choice(["pmd-c01", "pmd-c02"]), BURST, "total",
+                {"packets": n},
+                [("sent when", "full" if n == 32 else "iteration")], 8, True)
+        for _ in range(int(10 * seconds)):
+            self.event(self.account("bridge", "iteration", "main-loop"),
+                       "iteration", "main", LOOP, "run", {}, [],
+                       outside="poll")
+            self.event(self.account("netlink", "call", "link"), "transact",
+                       "main", CALL, "total",
+                       {"requests": 1, "bytes": rng.choice([20, 1400])},
+                       [("result", "done")])
+        for _ in range(max(int(2 * seconds), 1)):
+            flows = rng.randrange(900, 1100)
+            old = self.limit
+            self.limit = rng.choice([old, old, old + 1000, old * 3 // 4])
+            if self.limit != old:
+                self.moves.insert(0, {
+                    "time_us": self.now_us, "from": old, "to": self.limit,
+                    "reason": "grew" if self.limit > old else "scaled",
+                    "duration_ms": 3, "flows": flows})
+            self.event(self.account("revalidator", "round",
+                                    "netdev@ovs-netdev", "netdev@ovs-netdev"),
+                       "statistics", "revalidator7", ROUND, "total",
+                       {"threads": 2, "flows": flows, "limit": self.limit},
+                       [("flows", "kept")], outside="idle")
+        self.now_us += int(seconds * 1e6)
+
+    def clear(self, report: str) -> None:
+        for account in self.accounts[report].values():
+            self._forget(account)
+        self.deleted.pop(report, None)
+
+    def _forget(self, account: Account) -> None:
+        account.total = Body(account.key.kind)
+        account.classes, account.threads = {}, {}
+        account.since_us = self.now_us
+
+    def remake(self, report: str, key: Key) -> None:
+        """Deletes an account, and makes it again."""
+        account = self.accounts[report][key]
+        deleted = self.deleted.setdefault(report, {})
+        sum_key = Key(key.kind, "", "")
+        if sum_key not in deleted:
+            deleted[sum_key] = Account(sum_key)
+            deleted[sum_key].accounts = 0
+        deleted[sum_key].merge(account)
+        deleted[sum_key].accounts += 1
+        deleted[sum_key].since_us = None
+        self._forget(account)
+
+    def head(self, report: str, command: str) -> Dict[str, Any]:
+        return {"version": 1, "report": report, "command": command,
+                "pid": self.pid, "start_us": self.start_us,
+                "ovs_version": "4.0.0", "now_us": self.now_us,
+                "clock": {"source": "test", "drift_ppm": 0.0},
+                "settings": {"enabled": True, "split_interval": 4}}
+
+    def show(self, report: str) -> Dict[str, Any]:
+        """Returns the reply to cost-show -hist -thread."""
+        reply = Reply(report)
+        reply.head = self.head(report, "cost-show")
+        reply.pid, reply.start_us = self.pid, self.start_us
+        reply.now_us, reply.ovs_version = self.now_us, "4.0.0"
+        reply.accounts = self.accounts.get(report, {})
+        reply.deleted = self.deleted.get(report, {})
+        for account in (list(reply.accounts.values())
+                        + list(reply.deleted.values())):
+            key = Key(account.key.kind, "", "")
+            if key not in reply.totals:
+                reply.totals[key] = Account(key)
+                reply.totals[key].accounts = 0
+            reply.totals[key].merge(account)
+            reply.totals[key].accounts += account.accounts
+        for total in reply.totals.values():
+            total.since_us = None
+            total.threads = {}
+        return reply.to_json()
+
+    def slowest(self, report: str) -> Dict[str, Any]:
+        """Returns a reply to cost-slowest."""
+        accounts = []
+        for key, account in self.accounts.get(report, {}).items():
+            whole = account.total.whole
+            event = {"total_ns": whole.max if whole else 0, "excluded_ns": 0,
+                     "time_us": self.now_us, "thread": "pmd-c01",
+                     "class": "miss", "stages_ns": {"parse": 180},
+                     "numbers": {}, "details": {
+                         "dp_port": 3, "port_name": "<v1>&",
+                         "packet_bytes": 98,
+                         "flow": "in_port(3),eth_type(0x0800)"}}
+            accounts.append({"name": key.name, "kind": key.kind,
+                             "since_us": account.since_us,
+                             "events": account.total.events,
+                             "slowest": [event]})
+        return dict(self.head(report, "cost-slowest"), accounts=accounts,
+                    omitted=0)
+
+    def cost_limit(self) -> Dict[str, Any]:
+        return dict(self.head("revalidator", "cost-limit"), datapaths=[
+            {"name": "netdev@ovs-netdev", "flow_limit": self.limit,
+             "moves": len(self.moves), "latest": self.moves[:16]}])
+
+
+def prepare(body: Body, stages: List[str], whole: str,
+            numbers: Dict[str, int], sample: int, sample_whole: bool) -> None:
+    """Makes the members that 'body' lacks."""
+    if body.stages:
+        return
+    for name in STAGES[body.kind]:
+        if name in stages:
+            body.stages[name] = Distribution(sampled=sample > 1)
+        elif name == whole:
+            body.stages[name] = Distribution(sampled=sample_whole)
+        elif name in numbers:
+            body.stages[name] = Distribution(
+                "flows" if name == "limit" else name)
+            linear = name in ("packets", "threads", "requests")
+            body.stages[name].bounds = (tuple(range(33)) if linear
+                                        else tuple(sorted(set(EDGES))))
+    groups = {"upcall": ("flows", "lost"), "burst": ("sent when",),
+              "call": ("result", "lost"), "round": ("flows", "deleted")}
+    known = {("upcall", "flows"): COUNTERS["flows"][:5],
+             ("round", "flows"): COUNTERS["flows"][5:],
+             ("upcall", "lost"): COUNTERS["lost"][:3],
+             ("call", "lost"): COUNTERS["lost"][3:]}
+    for group in groups.get(body.kind, ()):
+        names = known.get((body.kind, group), COUNTERS[group])
+        body.counters[group] = {name: 0 for name in names}
+
+
+class Server(threading.Thread):
+    """Answers on a control socket, one connection after the other."""
+
+    def __init__(self, path: str, switch: Switch,
+                 live: bool = False) -> None:
+        super().__init__(daemon=True)
+        self.switch = switch
+        self.live = live                # Does time pass?
+        self.hang = False               # In the middle of a reply.
+        self.commands: List[List[str]] = []
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(path)
+        self.socket.listen(4)
+
+    def run(self) -> None:
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=[connection],
+                             daemon=True).start()
+
+    def close(self) -> None:
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+
+    def serve(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                self.answer(connection)
+            except OSError:
+                pass                    # It was closed meanwhile.
+
+    def answer(self, connection: socket.socket) -> None:
+        is_json = False
+        while True:
+            data = connection.recv(65536)
+            if not data:
+                return
+            request = json.loads(data)
+            command = [request["method"]] + request["params"]
+            self.commands.append(command)
+            if command == ["set-options", "--format", "json"]:
+                is_json = True
+                result: Optional[Any] = ""
+            else:
+                result = self.reply(command[0]) if is_json else "not JSON"
+            reply = {"id": request["id"], "result": result, "error": None}
+            if result is None:
+                reply["error"] = f"\"{command[0]}\" is not a valid command"
+            text = json.dumps(reply).encode()
+            if self.hang:
+                connection.sendall(text[:len(text) // 2])
+                return
+            connection.sendall(text)
+
+    def reply(self, command: str) -> Optional[Any]:
+        report, _, verb = command.partition("/")
+        if report == "upcall" and self.live:
+            now = time.time()
+            self.switch.run(min(now - self.switch.now_us / 1e6, 5))
+            self.switch.now_us = int(now * 1e6)
+        if verb == "cost-show" and report in self.switch.accounts:
+            return self.switch.show(report)
+        elif verb == "cost-slowest" and report in self.switch.accounts:
+            return self.switch.slowest(report)
+        elif command == "revalidator/cost-limit":
+            return self.switch.cost_limit()
+        return None
+
+
+def main() -> None:
+    switch = Switch(int(time.time() * 1e6) - 10 ** 6, pid=os.getpid())
+    switch.run(1)
+    server = Server(sys.argv[1], switch, live=True)
+    server.run()
+
+
+if __name__ == "__main__":
+    main()

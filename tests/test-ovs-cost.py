@@ -1,0 +1,859 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Unit tests of python/ovs/cost."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import html.parser
+import importlib.util
+import io
+import json
+import math
+import os
+import random
+import re
+import socket
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+from unittest import mock
+
+from ovs.cost import compare, distribution, main, model, otlp, record
+from ovs.cost import html as page
+from ovs.cost import recording, text, top
+from ovs.cost.distribution import OVERFLOW, Distribution, Negative
+from ovs.cost.model import Key, Reply, between
+from ovs.cost.target import CommandError, Target, TargetError
+
+HERE = Path(__file__).resolve().parent
+
+
+def load_fake() -> Any:
+    spec = importlib.util.spec_from_file_location(
+        "ovs_cost_fake", str(HERE / "ovs-cost-fake.py"))
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+fake = load_fake()
+START = 1795297500000000
+NETDEV = Key("upcall", "netdev@ovs-netdev", "netdev@ovs-netdev")
+SUM = Key("upcall", "", "")
+
+
+def of(*values: int, unit: str = "ns") -> Distribution:
+    d = Distribution(unit)
+    if unit != "ns":
+        d.bounds = tuple(range(33))
+    for value in values:
+        d.add(value)
+    return d
+
+
+def silent(_message: str) -> None:
+    pass
+
+
+def again(reply: Dict[str, Any]) -> Reply:
+    """Returns 'reply' as it is after having been written and read."""
+    return Reply.from_json(json.loads(json.dumps(reply)))
+
+
+class InTemporary(unittest.TestCase):
+    """Tests that need a directory."""
+
+    def setUp(self) -> None:
+        # The path of a socket has to be short.
+        self.directory = tempfile.TemporaryDirectory(prefix="oc.")
+        self.dir = Path(self.directory.name)
+
+    def tearDown(self) -> None:
+        self.directory.cleanup()
+
+    def path(self, name: str) -> str:
+        return str(self.dir / name)
+
+    def run_main(self, *args: str) -> Tuple[int, str, str]:
+        """Returns status, output and errors of the command."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = main.main(args)
+        return status, out.getvalue(), err.getvalue()
+
+    def record(self, name: str, steps: int = 6, seed: int = 1,
+               change: Callable[[Any, int], None] = lambda s, i: None,
+               rate: float = 60) -> Any:
+        """Writes a recording of a fake switch, which is returned."""
+        switch = fake.Switch(START, seed)
+        writer = recording.Writer(self.path(name),
+                                  recording.header(["ovs-vswitchd"], 1.0))
+        for i in range(steps):
+            change(switch, i)
+            switch.run(1, rate)
+            for report in model.REPORTS:
+                writer.write({"target": "ovs-vswitchd",
+                              "reply": switch.show(report)})
+            writer.write({"target": "ovs-vswitchd",
+                          "reply": switch.cost_limit()})
+            writer.write({"target": "ovs-vswitchd",
+                          "reply": switch.slowest("upcall")})
+            writer.flush()
+        writer.close()
+        return switch
+
+
+class TestDistribution(unittest.TestCase):
+    def test_edges(self) -> None:
+        """Edges are those of lib/cost-histogram.c, and of OTLP."""
+        source = (HERE.parent / "lib/cost-histogram.c").read_text()
+        fixed = [int(x, 16) for x in
+                 re.findall(r"#define EDGE_\d UINT64_C\((0x\w+)\)", source)]
+        self.assertEqual(len(fixed), 8)
+        self.assertEqual(
+            [fixed[sub] >> (33 - exp) for exp in range(-30, 6)
+             for sub in range(8)] + [fixed[0] >> 27],
+            list(distribution.EDGES))
+        self.assertEqual(distribution.EDGES[240], 10 ** 9)
+
+    def test_buckets(self) -> None:
+        """A bucket's upper edge belongs to it."""
+        for b in range(1, distribution.N_EDGES):
+            edge = distribution.EDGES[b]
+            if edge != distribution.EDGES[b - 1]:
+                self.assertEqual(distribution.bucket_of(edge), b)
+        self.assertEqual(distribution.bucket_of(0), 0)
+        self.assertEqual(distribution.bucket_of(64 * 10 ** 9), 288)
+        self.assertEqual(distribution.bucket_of(64 * 10 ** 9 + 1), OVERFLOW)
+        for ns in (1, 999, 1000, 123456789):
+            otlp_index = distribution.bucket_of(ns) - 241
+            self.assertLess(2 ** (otlp_index / 8), ns / 1e9)
+            self.assertLessEqual(ns / 1e9, 2 ** ((otlp_index + 1) / 8))
+
+    def test_known(self) -> None:
+        d = of(0, 1000, 1000, 2000, 70 * 10 ** 9)
+        self.assertEqual(d.buckets, {
+            0: 1, distribution.bucket_of(1000): 2,
+            distribution.bucket_of(2000): 1, OVERFLOW: 1})
+        self.assertEqual((d.count, d.sum, d.min, d.max),
+                         (5, 70000004000, 0, 70 * 10 ** 9))
+        self.assertEqual(d.percentile(20), 0)
+        self.assertEqual(d.percentile(100), 70e9)
+        # The geometric mean of (2**(-80/8), 2**(-79/8)] s is 1019.8 us.
+        ms = of(*[10 ** 6] * 99, 10 ** 7)
+        self.assertAlmostEqual(ms.percentile(50), 1e9 * 2 ** -9.9375,
+                               places=6)
+        self.assertEqual(of(10 ** 6, 10 ** 6).percentile(50), 1e6)
+
+    def test_moments(self) -> None:
+        """Mean and standard deviation are exact, also of huge numbers."""
+        d = of(2, 4, 4, 4, 5, 5, 7, 9)
+        self.assertEqual((d.mean, d.stddev), (5, 2))
+        d = of(10 ** 15, 10 ** 15 + 2)
+        self.assertEqual(d.stddev, 1)
+
+    def test_percentiles(self) -> None:
+        """Percentiles are within 4.5% of what nearest rank says."""
+        rng = random.Random(3)
+        for n in (1, 2, 9, 10, 100, 1000):
+            values = sorted(int(rng.lognormvariate(9, 2)) for _ in range(n))
+            d = of(*values)
+            for p in (0.1, 1, 50, 90, 99, 99.9, 100):
+                exact = values[max(math.ceil(round(p * n / 100, 9)), 1) - 1]
+                if exact > 100:
+                    self.assertLess(abs(d.percentile(p) / exact - 1), 0.0451)
+                self.assertTrue(values[0] <= d.percentile(p) <= values[-1])
+
+    def test_numbers(self) -> None:
+        """Small numbers have a bucket each."""
+        d = of(*[32] * 6, *[4] * 3, 1, unit="packets")
+        self.assertEqual([d.percentile(p) for p in (10, 11, 40, 41, 100)],
+                         [1, 4, 4, 32, 32])
+
+    def test_merge(self) -> None:
+        """A merged distribution is that of all values, in any order."""
+        rng = random.Random(5)
+        parts = [[int(rng.lognormvariate(8, 2)) for _ in range(50)]
+                 for _ in range(4)]
+        whole = of(*[v for part in parts for v in part])
+        merged = Distribution()
+        for part in parts[::-1]:
+            merged.merge(of(*part))
+        self.assertEqual(merged.to_json(), whole.to_json())
+        with self.assertRaises(distribution.Unmergeable):
+            merged.merge(of(1, unit="packets"))
+
+    def test_merge_bounds(self) -> None:
+        """Histograms whose lists of bounds end earlier are merged."""
+        a, b = of(1, 2, unit="bytes"), of(unit="bytes")
+        a.bounds, b.bounds = (0, 1, 2), (0, 1, 2, 4)
+        b.add(4)
+        a.merge(b)
+        self.assertEqual(a.to_json()["histogram"],
+                         {"bounds": [0, 1, 2, 4], "counts": [0, 1, 1, 1, 0]})
+        c = of(unit="bytes")
+        c.bounds = (0, 3)
+        with self.assertRaises(distribution.Unmergeable):
+            a.merge(c)
+
+    def test_since(self) -> None:
+        early, late = of(1000, 2000), of(1000, 2000, 3000, 1000)
+        d = late.since(early)
+        self.assertEqual((d.count, d.sum, d.sum_sq),
+                         (2, 4000, 10 ** 6 + 9 * 10 ** 6))
+        # The maximum is new, so it is exact; the minimum is in its bucket.
+        self.assertEqual((d.max, d.max_exact, d.min_exact),
+                         (3000, True, False))
+        self.assertEqual(d.buckets, of(1000, 3000).buckets)
+        self.assertLessEqual(d.min, 1000)
+        with self.assertRaises(Negative):
+            early.since(late)
+        with self.assertRaises(Negative):
+            of(5, 5, 5).since(of(9))
+
+    def test_json(self) -> None:
+        for d in (of(), of(0, 1, 5000, 65 * 10 ** 9), of(3, 3,
+                                                         unit="packets")):
+            copy = Distribution.from_json(json.loads(json.dumps(d.to_json())))
+            self.assertEqual(copy.to_json(), d.to_json())
+        bad = of(1000).to_json()
+        for change in ({"count": -1}, {"count": 2}, {"sum": "1"},
+                       {"histogram": dict(bad["histogram"], scale=4)},
+                       {"histogram": dict(bad["histogram"], offset=9999)}):
+            with self.assertRaises(ValueError):
+                Distribution.from_json(dict(bad, **change))
+
+
+class TestBetween(unittest.TestCase):
+    """What happened between two replies; never a negative count."""
+
+    def setUp(self) -> None:
+        self.switch = fake.Switch(START)
+        self.switch.run(2, 100)
+
+    def reply(self, report: str = "upcall") -> Reply:
+        return again(self.switch.show(report))
+
+    def test_plain(self) -> None:
+        early = self.reply()
+        self.switch.run(1, 100)
+        window = between(early, self.reply())
+        self.assertEqual(window.totals[SUM].total.events, 100)
+        self.assertEqual(window.accounts[NETDEV].total.events, 100)
+        self.assertEqual(window.seconds, 1)
+        self.assertEqual(window.notes, [])
+        self.assertEqual(sum(b.events for b in window.totals[SUM].classes
+                             .values()), 100)
+        self.assertEqual(sum(b.events for b in window.accounts[NETDEV].threads
+                             .values()), 100)
+
+    def test_clear(self) -> None:
+        """Of an account that was cleared, what there is since then counts."""
+        early = self.reply()
+        self.switch.clear("upcall")
+        self.switch.run(1, 70)
+        window = between(early, self.reply())
+        self.assertEqual(window.totals[SUM].total.events, 70)
+        self.assertEqual(window.accounts[NETDEV].total.events, 70)
+        self.assertTrue(window.notes)
+
+    def test_clear_and_more(self) -> None:
+        """Also if there have been more since then."""
+        early = self.reply()
+        self.switch.clear("upcall")
+        self.switch.run(1, 1000)
+        window = between(early, self.reply())
+        self.assertEqual(window.totals[SUM].total.events, 1000)
+
+    def test_restart(self) -> None:
+        early = self.reply()
+        other = fake.Switch(self.switch.now_us + 10, pid=4243)
+        other.run(1, 30)
+        window = between(early, again(other.show("upcall")))
+        self.assertEqual(window.totals[SUM].total.events, 30)
+
+    def test_made_again(self) -> None:
+        """A port that was deleted and made again: the sum loses nothing."""
+        key = Key("burst", "p0", "netdev@ovs-netdev")
+        early = self.reply("tx")
+        self.switch.run(1, 100)
+        middle = self.switch.accounts["tx"][key].total.events
+        self.switch.remake("tx", key)
+        self.switch.run(1, 100)
+        window = between(early, self.reply("tx"))
+        self.assertGreater(middle, 0)
+        self.assertEqual(window.accounts[key].total.events,
+                         self.switch.accounts["tx"][key].total.events)
+        self.assertEqual(window.totals[Key("burst", "", "")].total.events,
+                         400)
+
+    def test_omitted(self) -> None:
+        """An account that was not among those listed is not new."""
+        late = self.reply()
+        early = self.reply()
+        early.now_us -= 1
+        early.omitted = 1
+        for account in late.accounts.values():
+            account.since_us = START - 1
+        early.accounts = {}
+        self.assertEqual(between(early, late).accounts, {})
+
+    def test_thread_ends(self) -> None:
+        """What a thread has done is counted once, also when it has ended."""
+        early = self.reply()
+        self.switch.run(1, 100)
+        threads = self.switch.accounts["upcall"][NETDEV].threads
+        gone = threads.pop("pmd-c02")
+        before = early.accounts[NETDEV].threads["pmd-c02"].events
+        threads["exited"] = gone
+        window = between(early, self.reply())
+        now = window.accounts[NETDEV].threads
+        self.assertEqual(now["exited"].events, gone.events - before)
+        self.assertEqual(sum(b.events for b in now.values()), 100)
+
+    def test_anything(self) -> None:
+        """Whatever happens, no count is negative, and nothing is made up."""
+        rng = random.Random(11)
+        switch = self.switch
+        replies = [self.reply("tx")]
+        happened = 0
+        for i in range(30):
+            what = rng.randrange(4)
+            if what == 0:
+                switch.clear("tx")
+            elif what == 1:
+                key = rng.choice(list(switch.accounts["tx"]))
+                switch.remake("tx", key)
+            elif what == 2:
+                switch = fake.Switch(switch.now_us + 1, i, 5000 + i)
+            switch.run(0.1, 100)
+            happened += 20
+            replies.append(again(switch.show("tx")))
+        counted = 0
+        for early, late in zip(replies, replies[1:]):
+            window = between(early, late)
+            for account in (list(window.accounts.values())
+                            + list(window.totals.values())):
+                for body in [account.total, *account.classes.values(),
+                             *account.threads.values()]:
+                    self.assertGreaterEqual(body.events, 0)
+                    for stage in body.stages.values():
+                        self.assertGreaterEqual(stage.count, 0)
+                        self.assertTrue(all(
+                            n > 0 for n in (stage.buckets or {}).values()))
+            counted += sum(t.total.events for t in window.totals.values())
+        self.assertEqual(counted, happened)
+
+
+class TestRecording(InTemporary):
+    def test_cut(self) -> None:
+        """A file that was cut off anywhere is readable up to there."""
+        for name in ("r.jsonl", "r.jsonl.gz"):
+            self.record(name, 3)
+            data = (self.dir / name).read_bytes()
+            whole = recording.load([self.path(name)], silent)
+            n = len(whole.replies["%s/ovs-vswitchd"
+                    % whole.headers[0]["host"], "upcall"])
+            self.assertEqual(n, 3)
+            seen = set()
+            for part in range(1, 20):
+                cut = self.path("cut" + name[1:])
+                Path(cut).write_bytes(data[:len(data) * part // 20])
+                try:
+                    got = recording.load([cut], silent)
+                except recording.BadRecording:
+                    self.assertLess(part, 3)    # Not even a header.
+                    continue
+                seen.add(sum(len(r) for r in got.replies.values()))
+            self.assertGreater(len(seen), 2)
+            self.assertLess(max(seen), 15)
+
+    def test_torn_gzip(self) -> None:
+        """Compressed lines are readable without the file's end."""
+        writer = recording.Writer(self.path("x.gz"),
+                                  recording.header([], 1.0))
+        writer.write({"target": "t", "error": "e", "time_us": 1})
+        writer.flush()
+        got = recording.load([self.path("x.gz")], silent)
+        self.assertEqual([line.error for line in got.errors], ["e"])
+        writer.close()
+
+    def test_bad(self) -> None:
+        """Files that are no recordings are named, with the reason."""
+        newer = dict(fake.Switch(START).head("tx", "cost-show"), version=2)
+        for content, reason in (
+                (b"", "empty"), (b"hello\nworld\n", "no recording"),
+                (b"\x00\xff\x00", "no recording"), (b"[]\n", "no reply"),
+                (b'{"ovs_cost_recording": 99}\n', "newer"),
+                (json.dumps(newer).encode(), "newer"),
+                (b'{"ovs_cost_recording": 1}\nnonsense\n{}\n', "not JSON"),
+                (b'{"ovs_cost_recording": 1}\n{"reply": {"version": 1, '
+                 b'"report": "tx", "command": "cost-show", "now_us": 1}}\n',
+                 "not understood")):
+            path = self.path("bad")
+            Path(path).write_bytes(content)
+            status, out, err = self.run_main("show", path)
+            self.assertEqual((status, out), (2, ""), content)
+            self.assertIn(path, err)
+            self.assertIn(reason, err)
+        status, _, err = self.run_main("show", self.path("absent"))
+        self.assertEqual(status, 2)
+        self.assertIn("absent: No such file", err)
+
+    def test_bare(self) -> None:
+        """A reply alone will do, on a line or on several."""
+        switch = fake.Switch(START)
+        switch.run(1, 50)
+        for indent in (None, 2):
+            path = self.path(f"reply{indent}")
+            Path(path).write_text(json.dumps(switch.show("upcall"),
+                                             indent=indent))
+            status, out, _ = self.run_main("show", path)
+            self.assertEqual(status, 0)
+            self.assertIn("netdev@ovs-netdev: 50 upcalls in 1.0 s", out)
+
+    def test_rotate(self) -> None:
+        """Rotated files have a header each; the oldest ones go away."""
+        path = self.path("r.jsonl")
+        writer = recording.Writer(path, recording.header([], 1), 2000, 2)
+        for i in range(100):
+            writer.write({"target": "t", "error": "x" * 100, "time_us": i})
+            writer.flush()
+        writer.close()
+        self.assertEqual(sorted(os.listdir(str(self.dir))),
+                         ["r.jsonl", "r.jsonl.1", "r.jsonl.2"])
+        times = []
+        for name in (path + ".2", path + ".1", path):
+            head, lines = recording.read(name, silent)
+            self.assertEqual(head["ovs_cost_recording"], 1)
+            times += [line.time_us for line in lines]
+        self.assertEqual(times, list(range(times[0], 100)))
+
+    def test_several_files(self) -> None:
+        """Files of one target are one recording, whatever their order."""
+        switch = self.record("all.jsonl", 6)
+        lines = Path(self.path("all.jsonl")).read_text().splitlines(True)
+        for name, part in (("one", lines[1:20]), ("two", lines[20:])):
+            Path(self.path(name)).write_text(lines[0] + "".join(part))
+        total = main.recorded(
+            recording.load([self.path("two"), self.path("one")], silent),
+            f"{json.loads(lines[0])['host']}/ovs-vswitchd", "upcall")
+        assert total
+        self.assertEqual(total.totals[SUM].total.events, 300)
+        self.assertEqual(
+            switch.accounts["upcall"][NETDEV].total.events, 360)
+
+
+class TestShow(InTemporary):
+    def test_numbers(self) -> None:
+        for ns, shown in ((0, "0.00"), (4, "0.00"), (5, "0.01"),
+                          (1234, "1.23"), (9999994, "9,999.99"),
+                          (9999996, "10,000.0"), (99999960, "100,000"),
+                          (999999500, "1000000"), (10 ** 10, "10000000")):
+            self.assertEqual(text.us(ns), shown)
+
+    def test_bars(self) -> None:
+        """Bars, as lib/cost-report.c draws them."""
+        d = of(*[1000] * 3, 2000, 0)
+        edges = [f"{distribution.EDGES[b] / 1000:.2f}" for b in range(289)]
+        b1, b2 = (distribution.bucket_of(x) for x in (1000, 2000))
+        self.assertEqual(b2 - b1, 8)
+        lines = text.bars("upcall", "total", d)
+        self.assertEqual(lines[0], "  total (us), each # is 1 upcall")
+        self.assertEqual(lines[1].split(), ["<=", "0.00", "1", "#"])
+        # From bucket 0 on there are more than 24 lines: 8 buckets each.
+        found = [line.split() for line in lines[1:] if "#" in line]
+        self.assertEqual([f[2] for f in found], ["1", "3", "1"])
+        self.assertTrue(all(f[1] in edges for f in found))
+        many = text.bars("burst", "packets", of(*[32] * 100, 1,
+                                                unit="packets"))
+        self.assertEqual(many[0], "  packets, each # is 2.5 bursts")
+        self.assertIn("#" * 40, many[-1])
+
+    def test_hostile_names(self) -> None:
+        """No name reaches the terminal or a page as it is."""
+        evil = "a\x1b[2J\"'<script>alert(1)</script>\n\u202e" + "x" * 255
+        switch = fake.Switch(START)
+        switch.account("tx", "burst", evil, "netdev@ovs-netdev")
+        for _ in range(3):
+            switch.event(switch.accounts["tx"][Key(
+                "burst", evil, "netdev@ovs-netdev")], evil, evil, fake.BURST,
+                "total", {"packets": 1}, [])
+        path = self.path("evil.json")
+        Path(path).write_text(json.dumps(switch.show("tx")))
+        for command in (["show"], ["report"],
+                        ["report", "--format", "text"]):
+            status, out, err = self.run_main(*command, path)
+            self.assertEqual((status, err), (0, ""))
+            self.assertNotIn("\x1b", out)
+            self.assertNotIn("\u202e", out)
+            if command == ["report"]:
+                self.assertNotIn("<script", out)
+                self.assertIn("&lt;script&gt;alert(1)", out)
+
+
+class TestReport(InTemporary):
+    def test_page(self) -> None:
+        """The page is whole, and asks nobody for anything."""
+        self.record("r.jsonl", 8)
+        status, out, _ = self.run_main("report", self.path("r.jsonl"))
+        self.assertEqual(status, 0)
+        for title in ("upcalls (userspace)", "bursts", "main loop",
+                      "Netlink calls", "revalidator rounds", "Flow limit",
+                      "Percentile curves", "Time by latency", "By thread",
+                      "By class", "By port", "The slowest"):
+            self.assertIn(title, out)
+        self.assertNotRegex(out, r"<script|https?://|\bsrc=|url\(|@import")
+        for picture in re.findall(r"<svg.*?</svg>", out, re.S):
+            for number in re.findall(r'="([-.\d]+|nan|inf)"', picture):
+                self.assertTrue(math.isfinite(float(number)))
+            xml.etree.ElementTree.fromstring(picture)
+        stack: List[str] = []
+
+        class Parser(html.parser.HTMLParser):
+            def handle_starttag(self, tag: str, _attrs: Any) -> None:
+                if tag not in ("meta", "link"):
+                    stack.append(tag)
+
+            def handle_startendtag(self, _tag: str, _attrs: Any) -> None:
+                pass
+
+            def handle_endtag(self, tag: str) -> None:
+                assert stack.pop() == tag, tag
+
+        Parser().feed(out)
+        self.assertEqual(stack, [])
+
+    def test_csv(self) -> None:
+        self.record("r.jsonl", 3)
+        status, out, _ = self.run_main("report", "--format", "csv",
+                                       self.path("r.jsonl"))
+        self.assertEqual(status, 0)
+        rows = [line.split(",") for line in out.splitlines()]
+        self.assertEqual({len(r) for r in rows}, {20})
+        totals = [r for r in rows if r[3] == "upcall" and r[7] == "total"]
+        self.assertEqual([r[6] for r in totals], ["60", "60"])
+
+    def test_empty(self) -> None:
+        """There may be nothing at all."""
+        Path(self.path("e")).write_text(json.dumps(
+            fake.Switch(START).show("tx")))
+        self.assertIn("Nothing happened", page.page(
+            recording.load([self.path("e")], silent), ""))
+
+
+class TestMerge(InTemporary):
+    def test_exact(self) -> None:
+        """The sum of three is what one that had counted all would have."""
+        whole = Distribution()
+        paths = []
+        for i in range(3):
+            name = f"{i}.jsonl"
+            switch = self.record(name, 3, seed=i + 1)
+            paths.append(self.path(name))
+            whole.merge(switch.accounts["upcall"][NETDEV].total
+                        .stages["total"])
+        merged = self.path("sum.jsonl")
+        self.assertEqual(self.run_main("merge", "--all", "-o", merged,
+                                       *paths)[0], 0)
+        got = recording.load([merged], silent)
+        reply = got.replies[merged, "upcall"][0]
+        self.assertEqual(reply.accounts[NETDEV].total.stages["total"]
+                         .to_json(), whole.to_json())
+        self.assertEqual(reply.accounts[NETDEV].total.events, 540)
+        self.assertEqual(reply.totals[SUM].total.events, 540)
+        # Merging is associative.
+        again_ = self.path("again.jsonl")
+        first = self.path("first.jsonl")
+        self.run_main("merge", "--all", "-o", first, *paths[:2])
+        self.run_main("merge", "--all", "-o", again_, first, paths[2])
+        other = recording.load([again_], silent)
+        self.assertEqual(other.replies[again_, "upcall"][0].to_json()
+                         ["accounts"], reply.to_json()["accounts"])
+
+    def test_recorded_only(self) -> None:
+        self.record("r.jsonl", 4)
+        merged = self.path("sum.jsonl")
+        self.run_main("merge", "-o", merged, self.path("r.jsonl"))
+        reply = recording.load([merged], silent).replies[merged, "upcall"][0]
+        self.assertEqual(reply.totals[SUM].total.events, 180)
+
+    def test_otlp(self) -> None:
+        """OTLP has the same counts, and the buckets where they are."""
+        switch = self.record("r.jsonl", 2)
+        status, out, _ = self.run_main("convert", "--to", "otlp-json",
+                                       self.path("r.jsonl"))
+        self.assertEqual(status, 0)
+        points = [p for r in json.loads(out)["resourceMetrics"]
+                  for s in r["scopeMetrics"] for m in s["metrics"]
+                  if m["name"] == "ovs.cost.upcall.duration"
+                  for p in m["exponentialHistogram"]["dataPoints"]]
+        total = [p for p in points if {"key": "stage", "value": {
+            "stringValue": "total"}} in p["attributes"]]
+        self.assertEqual(sum(int(p["count"]) for p in total), 120)
+        for point in points:
+            self.assertEqual(
+                int(point["count"]), int(point["zeroCount"]) + sum(
+                    int(n) for n in point["positive"]["bucketCounts"]))
+        whole = switch.accounts["upcall"][NETDEV].total.stages["total"]
+        self.assertAlmostEqual(sum(p["sum"] for p in total) * 1e9, whole.sum,
+                               delta=1)
+        over = Distribution()
+        over.add(65 * 10 ** 9)
+        point = {}
+        otlp._Metrics._time(point, over)
+        self.assertEqual(point["positive"],
+                         {"offset": 48, "bucketCounts": ["1"]})
+
+
+class TestDiff(InTemporary):
+    def test_same(self) -> None:
+        self.record("a.jsonl", 12)
+        status, out, _ = self.run_main(
+            "diff", self.path("a.jsonl"), self.path("a.jsonl"),
+            "--fail-if", "mean:total:+1%", "--fail-if", "p99:burst/send:+1%")
+        self.assertEqual(status, 0)
+        for line in out.splitlines():
+            if "%" in line and not line.lstrip().startswith("stage"):
+                self.assertRegex(line, r"no change|noise unknown")
+
+    def test_slower(self) -> None:
+        def slow(switch: Any, _i: int) -> None:
+            switch.slow = 2.0
+
+        self.record("a.jsonl", 14, rate=200)
+        self.record("b.jsonl", 14, 2, slow, rate=200)
+        a, b = self.path("a.jsonl"), self.path("b.jsonl")
+        status, out, _ = self.run_main("diff", a, b, "--fail-if",
+                                       "p50:upcall/total:+50%")
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED p50:upcall/total:+50%", out)
+        self.assertEqual(self.run_main("diff", a, b, "--fail-if",
+                                       "p50:upcall/total:-5%")[0], 0)
+        self.assertEqual(self.run_main("diff", b, a, "--fail-if",
+                                       "p50:upcall/total:-20%")[0], 1)
+        self.assertEqual(self.run_main("diff", a, b, "--fail-if",
+                                       "rate:upcall/events:+1%")[0], 0)
+
+    def test_one_bucket(self) -> None:
+        """A percentile that is one bucket higher may be so by nothing."""
+        def side(ns: int) -> compare.Side:
+            result = compare.Side("command")
+            windows = []
+            for i in range(10):
+                window = model.Window("bridge", START + i * 10 ** 6,
+                                      START + (i + 1) * 10 ** 6)
+                account = model.Account(Key("command", "", ""))
+                account.total.events = 10
+                account.total.stages["total"] = of(*[ns] * 10, 10 ** 9)
+                window.totals[account.key] = account
+                windows.append(window)
+            result.add_source(windows, Key("command", "", ""))
+            return result
+
+        edge = distribution.EDGES[200]
+        rows = {r.metric: r for r in compare.compare(side(edge),
+                                                     side(edge + 1))}
+        self.assertEqual(rows["p50"].verdict, "no change")
+        rows = {r.metric: r for r in compare.compare(
+            side(edge), side(int(edge * 1.2)))}
+        self.assertEqual(rows["p50"].verdict, "")
+
+    def test_limits(self) -> None:
+        for spec in ("mean", "mean:total", "mean:total:5%", "p98:total:+5%",
+                     "mean:total:+5"):
+            with self.assertRaises(ValueError):
+                compare.Limit(spec)
+        self.record("a.jsonl", 3)
+        a = self.path("a.jsonl")
+        status, _, err = self.run_main("diff", a, a, "--fail-if",
+                                       "mean:nonsense:+5%")
+        self.assertEqual(status, 2)
+        self.assertIn("nothing of that name", err)
+
+    def test_coverage(self) -> None:
+        """The 95% interval of a mean's change has the true change in 95% of
+        experiments, or nearly so."""
+        rng = random.Random(17)
+        inside = n = 0
+        for _ in range(200):
+            sides = []
+            for _ in range(2):
+                side = compare.Side("command")
+                for _ in range(12):
+                    block = compare.Block("command")
+                    block.seconds = 1
+                    level = rng.lognormvariate(10, 0.2)
+                    d = of(*[int(rng.lognormvariate(0, 0.5) * level)
+                             for _ in range(10)])
+                    block.body.events = 10
+                    block.body.stages["total"] = d
+                    side.blocks.append(block)
+                    side.total.merge(block.body)
+                side.n_sources, side.seconds = 1, 12
+                sides.append(side)
+            numbers = [compare._Numbers(s, "total") for s in sides]
+            draws = []
+            for _ in range(200):
+                means = [x.metrics(compare._weights(rng, 12))["mean"]
+                         for x in numbers]
+                draws.append(means[1] / means[0] - 1)
+            means = [s.total.stages["total"].mean for s in sides]
+            low, high = compare.interval(draws, means[1] / means[0] - 1, 12)
+            inside += low <= 0 <= high
+            n += 1
+        self.assertGreaterEqual(inside / n, 0.92)
+        self.assertLessEqual(inside / n, 0.99)
+
+
+class TestTarget(InTemporary):
+    def setUp(self) -> None:
+        super().setUp()
+        self.switch = fake.Switch(START)
+        self.switch.run(1, 50)
+        self.server = fake.Server(self.path("s"), self.switch)
+        self.server.start()
+
+    def tearDown(self) -> None:
+        self.server.close()
+        super().tearDown()
+
+    def test_first_request(self) -> None:
+        """The format is set before anything else."""
+        target = Target(self.path("s"))
+        reply = target.command("upcall/cost-show", "-hist")
+        self.assertEqual(Reply.from_json(reply).pid, 4242)
+        self.assertEqual(self.server.commands,
+                         [["set-options", "--format", "json"],
+                          ["upcall/cost-show", "-hist"]])
+        with self.assertRaises(CommandError):
+            target.command("nonsense")
+        target.close()
+
+    def test_trouble(self) -> None:
+        with self.assertRaisesRegex(TargetError, "No such file"):
+            Target(self.path("absent")).command("x")
+        with self.assertRaisesRegex(TargetError, "is it running"):
+            Target("no-such-daemon").command("x")
+        self.server.hang = True
+        with self.assertRaisesRegex(TargetError, "no reply|closed"):
+            Target(self.path("s"), 0.2).command("upcall/cost-show")
+
+    def test_permission(self) -> None:
+        """Who may use the socket is said to those who may not."""
+        class Refused(socket.socket):
+            def connect(self, _address: Any) -> None:
+                raise PermissionError(errno.EACCES, "Permission denied")
+
+        with mock.patch("socket.socket", Refused), \
+             self.assertRaisesRegex(
+                 TargetError, "Permission denied .*for user .* and group"):
+            Target(self.path("s")).command("x")
+
+    def test_record(self) -> None:
+        path = self.path("r.jsonl.gz")
+        status, _, err = self.run_main(
+            "record", "-t", self.path("s"), "-t", self.path("absent"), "-i",
+            "0.01", "-d", "0.1", "-o", path)
+        self.assertEqual(status, 0)
+        self.assertIn("absent", err)
+        self.assertEqual(err.count("\n"), 1)
+        got = recording.load([path], silent)
+        self.assertEqual(len(got.sources()), 1)
+        self.assertEqual(set(got.reports()), set(model.REPORTS))
+        self.assertIn((got.sources()[0], "upcall"), got.slowest)
+        self.assertTrue(got.limits)
+        self.assertEqual(len(got.errors), 1)
+        self.assertNotIn("upcall/cost-clear",
+                         [c[0] for c in self.server.commands])
+        status, _, err = self.run_main("record", "-t", self.path("s"), "-o",
+                                       path)
+        self.assertEqual(status, 2)
+        self.assertIn("exists already", err)
+
+    def test_nothing(self) -> None:
+        status, _, err = self.run_main("record", "-t", self.path("absent"),
+                                       "-d", "0.01", "-o", self.path("r"))
+        self.assertEqual(status, 2)
+        self.assertIn("nothing was recorded", err)
+
+    def test_full_disk(self) -> None:
+        """A disk that is full is an error, and what was written is whole."""
+        if not os.path.exists("/dev/full"):
+            self.skipTest("there is no /dev/full")
+        writer = recording.Writer(self.path("r"), recording.header([], 1))
+        assert writer._file
+        writer._file.close()
+        writer._file = open("/dev/full", "wb", 0)
+        with self.assertRaisesRegex(OSError, "No space"):
+            writer.write({})
+        writer._file.close()
+
+    def test_too_long(self) -> None:
+        """A reply that would be too long is asked for with fewer accounts."""
+        poller = record.Poller(Target(self.path("s")), ["tx"], 64)
+        asked = []
+
+        def command(_command: str, *args: str) -> Any:
+            asked.append(args[-1])
+            if int(args[-1]) > 20:
+                raise CommandError("the reply would be longer than 2 MB")
+            return {"pid": 1}
+
+        poller.target.command = command         # type: ignore
+        self.assertEqual(poller.show("tx"), {"pid": 1})
+        self.assertEqual(asked, ["64", "32", "16"])
+
+
+class TestTop(InTemporary):
+    def test_batch(self) -> None:
+        switch = fake.Switch(int(time.time() * 1e6) - 10 ** 6)
+        switch.run(1, 50)
+        server = fake.Server(self.path("s"), switch, live=True)
+        server.start()
+        status, out, err = self.run_main("top", "-b", "-n", "2", "-i", "0.3",
+                                         "-t", self.path("s"))
+        server.close()
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual(out.count("ovs-cost top"), 2)
+        self.assertRegex(out, r"upcalls \(userspace\) +\d")
+        self.assertRegex(out, r"bursts +\d")
+
+    def test_keys(self) -> None:
+        view = top.View(model.REPORTS)
+        self.assertTrue(view.key("2"))
+        self.assertEqual(view.report, "tx")
+        self.assertTrue(view.key("\t"))
+        self.assertEqual(view.report, "bridge")
+        for _ in top.SORTS[1:]:
+            view.key("s")
+        self.assertEqual(view.sort, "name")
+        view.key("p")
+        self.assertTrue(view.paused)
+        view.key("0")
+        self.assertIsNone(view.report)
+        self.assertFalse(view.key("q"))
+
+    def test_sort(self) -> None:
+        bodies = []
+        for events, ns in ((5, 100), (3, 1000), (4, 10)):
+            body = model.Body("command")
+            body.events = events
+            body.stages["total"] = of(*[ns] * events)
+            bodies.append(top.Row(f"e{events}", body))
+        names = {sort: [r.name for r in top.ordered(bodies, sort)]
+                 for sort in top.SORTS}
+        self.assertEqual(names["time"], ["e3", "e5", "e4"])
+        self.assertEqual(names["events"], ["e5", "e4", "e3"])
+        self.assertEqual(names["max"], ["e3", "e5", "e4"])
+        self.assertEqual(names["name"], ["e3", "e4", "e5"])
+
+
+if __name__ == "__main__":
+    unittest.main()
