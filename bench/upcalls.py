@@ -217,7 +217,7 @@ class StormSwitch(DpdkSwitch):
             return
         datapath = json.loads(self.run(
             "utilities/ovs-appctl", "--format=json", "-t", self.control,
-            "upcall/cost-show"))["datapaths"][0]
+            "upcall/cost-show"))["accounts"][0]
         stages = datapath["stages"]
         total = stages["total"]["count"]
         splits = stages["translate"]["count"]

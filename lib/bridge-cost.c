@@ -78,42 +78,47 @@ format_class(size_t class, struct ds *s)
     ds_put_cstr(s, class_names[class]);
 }
 
+static struct cost_config config
+    = COST_CONFIG_INITIALIZER("bridge", COST_DEFAULT_SPLIT_INTERVAL, NULL);
+
 static const struct cost_kind loop_kind = {
     .name = "iteration",
+    .config = &config,
     .stages = loop_stages,
     .n_stages = BRIDGE_COST_N_STAGES,
     .always_split = true,
     .n_classes = N_CLASSES,
     .format_class = format_class,
+    .n_slowest = COST_MAX_SLOWEST,
     .n_details = LOOP_N_DETAILS,
 };
 
-static const struct cost_kind iface_kind = {
+const struct cost_kind bridge_cost_iface_kind = {
     .name = "update",
+    .config = &config,
     .stages = iface_stages,
     .n_stages = BRIDGE_COST_IFACE_N_STAGES,
     .n_classes = N_CLASSES,
     .format_class = format_class,
+    .n_slowest = COST_MAX_SLOWEST,
     .n_details = TEXT_N_DETAILS,
 };
 
 static const struct cost_kind command_kind = {
     .name = "command",
+    .config = &config,
     .stages = command_stages,
     .n_stages = ARRAY_SIZE(command_stages),
     .always_split = true,
     .n_classes = N_CLASSES,
     .format_class = format_class,
+    .n_slowest = COST_MAX_SLOWEST,
     .n_details = TEXT_N_DETAILS,
 };
 
-/* Created by bridge_cost_init(). */
-static struct cost_account *loop_account;
-static struct cost_account *iface_account;
-static struct cost_account *command_account;
-
-/* The main thread's. */
+/* The main thread's, created by bridge_cost_init(). */
 static struct cost_recorder *loop_recorder;
+static struct cost_recorder *iface_recorder;
 static struct cost_recorder *command_recorder;
 
 /* The main thread's iteration. */
@@ -125,32 +130,14 @@ static struct {
     uint64_t details[LOOP_N_DETAILS];
 } loop;
 
-/* The clock that tests set with "cost/set-test-clock" advances with each
- * reading, and is for events that do not depend on when the main loop runs.
- * While it is in use, the main loop has its own: the first reading of an
- * iteration advances it by 1 us, the next one by 2 us, and so on, so that the
- * stages of an iteration differ from each other, and do not depend on other
- * iterations. */
-static uint64_t test_now;
-static unsigned int test_n_readings;
-static bool was_testing;
-
-static bool
-is_testing(void)
-{
-    int source;
-
-    atomic_read_relaxed(&cost_clock.source, &source);
-    return source == COST_CLOCK_TEST;
-}
+/* Its clock: in a test, the stages of an iteration differ from each other and
+ * do not depend on other iterations. */
+static struct cost_clock_stepper stepper;
 
 static uint64_t
 clock_now(void)
 {
-    if (OVS_UNLIKELY(is_testing())) {
-        return test_now += ++test_n_readings * 1000;
-    }
-    return cost_clock_now(loop_kind.name);
+    return cost_clock_stepper_now(&stepper, loop_kind.name);
 }
 
 /* Returns the ticks since 'last', which becomes 'now'. */
@@ -231,22 +218,17 @@ void
 bridge_cost_next(void)
 {
     static const struct cost_details details = { get_loop_details, NULL, 0 };
-    bool testing = is_testing();
+    bool stale = cost_clock_stepper_is_stale(&stepper);
+    uint64_t now;
 
-    /* A clock that was changed makes no sense. */
-    if (OVS_UNLIKELY(testing != was_testing)) {
-        loop.active = false;
-        was_testing = testing;
-    }
-
-    if (!cost_enabled() || !loop_account) {
+    if (!cost_enabled(&config) || !loop_recorder) {
         loop.active = false;
         return;
     }
 
-    test_n_readings = 0;
-    if (loop.active) {
-        end_stage(clock_now());
+    now = cost_clock_stepper_start(&stepper, loop_kind.name);
+    if (loop.active && !stale) {
+        end_stage(now);
 
         loop.event.total = 0;
         for (size_t i = BRIDGE_COST_POLL + 1; i < BRIDGE_COST_RUN; i++) {
@@ -254,15 +236,14 @@ bridge_cost_next(void)
                 loop.event.total += loop.event.stages[i];
             }
         }
-        cost_record(loop_account, &loop_recorder, 0, &loop.event, &details);
+        cost_record(loop_recorder, 0, &loop.event, &details);
     } else {
-        loop.last = clock_now();
+        loop.last = now;
     }
 
     loop.active = true;
     loop.stage = BRIDGE_COST_OTHER;
-    loop.event.marked = 0;
-    loop.event.counter = COST_NO_COUNTER;
+    cost_event_init(&loop.event);
     memset(loop.details, 0, sizeof loop.details);
 }
 
@@ -288,7 +269,8 @@ bridge_cost_enter(enum bridge_cost_stage stage)
 void
 bridge_cost_iface_start(struct cost_timer *timer)
 {
-    cost_timer_start(timer, iface_account, 0);
+    cost_timer_init(timer);
+    cost_timer_start(timer, iface_recorder, 0);
 }
 
 static void
@@ -335,17 +317,15 @@ get_command_details(uint64_t *details, const void *argv_, size_t argc)
 void
 bridge_cost_command_stop(uint64_t start, int argc, const char *argv[])
 {
-    if (start && was_testing == is_testing()) {
+    if (start && !cost_clock_stepper_is_stale(&stepper)) {
         const struct cost_details details = {
             get_command_details, argv, argc
         };
-        struct cost_event event = {
-            .total = ticks_since(&start, clock_now()),
-            .counter = COST_NO_COUNTER,
-        };
+        struct cost_event event;
 
-        cost_record(command_account, &command_recorder, get_class(argv[0]),
-                    &event, &details);
+        cost_event_init(&event);
+        event.total = ticks_since(&start, clock_now());
+        cost_record(command_recorder, get_class(argv[0]), &event, &details);
         loop.details[DETAIL_COMMANDS]++;
     }
 }
@@ -406,12 +386,20 @@ details_to_json(const char *account, const uint64_t *details,
     }
 }
 
+/* Returns the main thread's recorder of a new account, which lasts as long as
+ * the process. */
+static struct cost_recorder *
+create_recorder(const struct cost_kind *kind, const char *account)
+{
+    return cost_recorder_get(cost_account_create(kind, account), "main");
+}
+
 /* Creates the accounts and registers the bridge/cost-* commands. */
 void
 bridge_cost_init(void)
 {
     static const struct cost_kind *const kinds[] = {
-        &loop_kind, &iface_kind, &command_kind
+        &loop_kind, &bridge_cost_iface_kind, &command_kind
     };
     static const struct cost_report report = {
         .prefix = "bridge",
@@ -425,8 +413,8 @@ bridge_cost_init(void)
         .details_to_json = details_to_json,
     };
 
-    loop_account = cost_account_create(&loop_kind, "main-loop");
-    iface_account = cost_account_create(&iface_kind, "interfaces");
-    command_account = cost_account_create(&command_kind, "commands");
+    loop_recorder = create_recorder(&loop_kind, "main-loop");
+    iface_recorder = create_recorder(&bridge_cost_iface_kind, "interfaces");
+    command_recorder = create_recorder(&command_kind, "commands");
     cost_report_register(&report);
 }

@@ -82,6 +82,8 @@ enum bridge_cost_iface_stage {
     BRIDGE_COST_IFACE_N_STAGES
 };
 
+extern const struct cost_kind bridge_cost_iface_kind;
+
 void bridge_cost_iface_start(struct cost_timer *);
 void bridge_cost_iface_stop(struct cost_timer *, const char *name,
                             const char *type);

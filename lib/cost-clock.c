@@ -501,8 +501,8 @@ cost_clock_format(struct ds *s)
 void
 cost_clock_to_json(struct json *json)
 {
-    json_object_put_string(json, "clock", cost_clock_name());
-    json_object_put(json, "clock_drift_ppm",
+    json_object_put_string(json, "source", cost_clock_name());
+    json_object_put(json, "drift_ppm",
                     json_real_create(cost_clock_drift_ppm()));
 
     ovs_mutex_lock(&mutex);
@@ -516,7 +516,7 @@ cost_clock_to_json(struct json *json)
                                 : "lost"));
         json_object_put(change, "gained_s", json_real_create(fault_gained_s));
         json_object_put(change, "in_s", json_real_create(fault_window_s));
-        json_object_put(json, "clock_change", change);
+        json_object_put(json, "change", change);
     }
     ovs_mutex_unlock(&mutex);
 }

@@ -47,26 +47,109 @@ const uint64_t cost_hist_edges[COST_HIST_N_EDGES] = {
     EDGE_0 >> (33 - COST_HIST_MAX_EXP),
 };
 
-/* Makes 'hist' empty.  The caller must be the thread that writes it, or no
- * thread may write it yet. */
+const struct cost_hist_layout cost_hist_exponential = {
+    .edges = cost_hist_edges,
+    .n_edges = COST_HIST_N_EDGES,
+};
+
+/* The window of a histogram that is empty. */
+static struct cost_hist_window no_window;
+
+atomic_uint64_t cost_memory = 0;
+
+/* Adds 'bytes', which may be negative, to 'cost_memory'. */
 void
-cost_hist_clear(struct cost_hist *hist)
+cost_memory_add(int64_t bytes)
 {
-    atomic_store_relaxed(&hist->sum, 0);
-    atomic_store_relaxed(&hist->sum_sq_lo, 0);
-    atomic_store_relaxed(&hist->sum_sq_hi, 0);
-    atomic_store_relaxed(&hist->min, UINT64_MAX);
-    atomic_store_relaxed(&hist->max, 0);
-    for (size_t i = 0; i < COST_HIST_N_BUCKETS; i++) {
-        atomic_store_relaxed(&hist->buckets[i], 0);
+    uint64_t orig;
+
+    atomic_add_relaxed(&cost_memory, (uint64_t) bytes, &orig);
+}
+
+static size_t
+window_size(const struct cost_hist_window *window)
+{
+    return sizeof *window + window->n * sizeof window->buckets[0];
+}
+
+/* Frees 'window' when no thread can be reading it any more. */
+static void
+window_free(struct cost_hist_window *window)
+{
+    if (window != &no_window) {
+        cost_memory_add(-(int64_t) window_size(window));
+        ovsrcu_postpone(free, window);
     }
+}
+
+/* Makes 'hist' empty. */
+void
+cost_hist_init(struct cost_hist *hist)
+{
+    ovsrcu_init(&hist->window, &no_window);
+    atomic_init(&hist->sum, 0);
+    atomic_init(&hist->sum_sq_lo, 0);
+    atomic_init(&hist->sum_sq_hi, 0);
+    atomic_init(&hist->min, UINT64_MAX);
+    atomic_init(&hist->max, 0);
+}
+
+/* Frees what 'hist' has, which no thread may be writing any more. */
+void
+cost_hist_uninit(struct cost_hist *hist)
+{
+    window_free(ovsrcu_get_protected(struct cost_hist_window *,
+                                     &hist->window));
+}
+
+/* Makes the window of 'hist' wide enough for 'bucket', too. */
+void
+cost_hist_widen__(struct cost_hist *hist, unsigned int bucket)
+{
+    struct cost_hist_window *old, *window;
+    unsigned int first = ROUND_DOWN(bucket, COST_HIST_CHUNK);
+    unsigned int end = MIN(first + COST_HIST_CHUNK, COST_HIST_N_BUCKETS);
+
+    old = ovsrcu_get_protected(struct cost_hist_window *, &hist->window);
+    if (old->n) {
+        first = MIN(first, old->first);
+        end = MAX(end, old->first + old->n);
+    }
+
+    window = xmalloc(sizeof *window
+                     + (end - first) * sizeof window->buckets[0]);
+    window->first = first;
+    window->n = end - first;
+    for (unsigned int i = 0; i < window->n; i++) {
+        unsigned int old_i = first + i - old->first;
+        uint64_t n = 0;
+
+        if (old_i < old->n) {
+            atomic_read_relaxed(&old->buckets[old_i], &n);
+        }
+        atomic_init(&window->buckets[i], n);
+    }
+    cost_memory_add(window_size(window));
+    ovsrcu_set(&hist->window, window);
+    window_free(old);
+}
+
+/* Adds 'n' to '*sum', modulo 2**128. */
+static void
+add_u128(ovs_u128 *sum, ovs_u128 n)
+{
+    sum->u64.lo += n.u64.lo;
+    sum->u64.hi += n.u64.hi + (sum->u64.lo < n.u64.lo);
 }
 
 /* Makes 'snap' empty. */
 void
-cost_hist_snapshot_init(struct cost_hist_snapshot *snap)
+cost_hist_snapshot_init(struct cost_hist_snapshot *snap,
+                        const struct cost_hist_layout *layout)
 {
+    ovs_assert(layout->n_edges < ARRAY_SIZE(snap->buckets));
     memset(snap, 0, sizeof *snap);
+    snap->layout = layout;
     snap->min = UINT64_MAX;
 }
 
@@ -76,51 +159,64 @@ void
 cost_hist_read(const struct cost_hist *hist_, struct cost_hist_snapshot *snap)
 {
     struct cost_hist *hist = CONST_CAST(struct cost_hist *, hist_);
+    struct cost_hist_window *window;
 
+    cost_hist_snapshot_init(snap, &cost_hist_exponential);
     atomic_read_relaxed(&hist->sum, &snap->sum);
     atomic_read_relaxed(&hist->sum_sq_lo, &snap->sum_sq.u64.lo);
     atomic_read_relaxed(&hist->sum_sq_hi, &snap->sum_sq.u64.hi);
     atomic_read_relaxed(&hist->min, &snap->min);
     atomic_read_relaxed(&hist->max, &snap->max);
-    snap->count = 0;
-    for (size_t i = 0; i < COST_HIST_N_BUCKETS; i++) {
-        atomic_read_relaxed(&hist->buckets[i], &snap->buckets[i]);
-        snap->count += snap->buckets[i];
+    window = ovsrcu_get(struct cost_hist_window *, &hist->window);
+    for (size_t i = 0; i < window->n; i++) {
+        atomic_read_relaxed(&window->buckets[i],
+                            &snap->buckets[window->first + i]);
+        snap->count += snap->buckets[window->first + i];
     }
 }
 
-/* Records a duration of 'ns' nanoseconds in 'snap'. */
+/* Records 'n' times 'number', in ns if 'snap' is of durations. */
 void
-cost_hist_snapshot_add(struct cost_hist_snapshot *snap, uint64_t ns)
+cost_hist_snapshot_add(struct cost_hist_snapshot *snap, uint64_t number,
+                       uint64_t n)
 {
-    ovs_u128 sq = cost_hist_square(ns);
+    ovs_u128 sq = cost_hist_square(number);
 
-    snap->count++;
-    snap->sum += ns;
-    snap->sum_sq.u64.lo += sq.u64.lo;
-    snap->sum_sq.u64.hi += sq.u64.hi + (snap->sum_sq.u64.lo < sq.u64.lo);
-    snap->min = MIN(snap->min, ns);
-    snap->max = MAX(snap->max, ns);
-    snap->buckets[cost_hist_bucket(ns)]++;
+    if (!n) {
+        return;
+    }
+    snap->count += n;
+    snap->sum += n * number;
+    for (uint64_t left = n; left; left >>= 1) {
+        if (left & 1) {
+            add_u128(&snap->sum_sq, sq);
+        }
+        add_u128(&sq, sq);
+    }
+    snap->min = MIN(snap->min, number);
+    snap->max = MAX(snap->max, number);
+    snap->buckets[snap->layout->linear
+                  ? MIN(number, snap->layout->n_edges)
+                  : cost_hist_bucket(number)] += n;
 }
 
-/* Adds 'src' to 'dst'.  Merging is associative and commutative. */
+/* Adds 'src' to 'dst', which must have the same layout.  Merging is
+ * associative and commutative. */
 void
 cost_hist_snapshot_merge(struct cost_hist_snapshot *dst,
                          const struct cost_hist_snapshot *src)
 {
+    ovs_assert(dst->layout == src->layout);
     if (!src->count) {
         return;
     }
 
     dst->count += src->count;
     dst->sum += src->sum;
-    dst->sum_sq.u64.lo += src->sum_sq.u64.lo;
-    dst->sum_sq.u64.hi += (src->sum_sq.u64.hi
-                           + (dst->sum_sq.u64.lo < src->sum_sq.u64.lo));
+    add_u128(&dst->sum_sq, src->sum_sq);
     dst->min = MIN(dst->min, src->min);
     dst->max = MAX(dst->max, src->max);
-    for (size_t i = 0; i < COST_HIST_N_BUCKETS; i++) {
+    for (size_t i = 0; i <= src->layout->n_edges; i++) {
         dst->buckets[i] += src->buckets[i];
     }
 }
@@ -167,7 +263,7 @@ bucket_representative(unsigned int b)
 
 /* Returns the bucket of 'snap', which is not empty, that has the duration that
  * 'percent' percent of the durations do not exceed, by the nearest-rank
- * method.  If that is the longest of them, returns COST_HIST_N_EDGES. */
+ * method.  If that is the longest of them, returns the last one. */
 static unsigned int
 percentile_bucket(const struct cost_hist_snapshot *snap, double percent)
 {
@@ -178,9 +274,9 @@ percentile_bucket(const struct cost_hist_snapshot *snap, double percent)
      * the product can be a hair above a whole number. */
     rank = ceil(percent / 100 * snap->count * (1 - 4 * DBL_EPSILON));
     if (rank >= snap->count) {
-        return COST_HIST_N_EDGES;
+        return snap->layout->n_edges;
     }
-    for (b = 0; b < COST_HIST_N_EDGES; b++) {
+    for (b = 0; b < snap->layout->n_edges; b++) {
         seen += snap->buckets[b];
         if (seen >= MAX(rank, 1)) {
             break;
@@ -201,7 +297,7 @@ cost_hist_snapshot_percentile(const struct cost_hist_snapshot *snap,
 
     if (b == 0) {
         return 0;
-    } else if (b == COST_HIST_N_EDGES) {
+    } else if (b == snap->layout->n_edges) {
         return snap->max;
     } else {
         double value = bucket_representative(b);
@@ -210,9 +306,9 @@ cost_hist_snapshot_percentile(const struct cost_hist_snapshot *snap,
     }
 }
 
-/* Does the same for a histogram of whole numbers, such as packets in a burst:
- * returns the highest number in the bucket, so that up to 11 the result is
- * exact, and otherwise too high by at most 9.1%. */
+/* Does the same for a histogram of whole numbers, such as flows in a round:
+ * returns the highest number in the bucket, so that the result is exact in a
+ * linear layout and up to 11, and otherwise too high by at most 9.1%. */
 uint64_t
 cost_hist_snapshot_percentile_number(const struct cost_hist_snapshot *snap,
                                      double percent)
@@ -220,6 +316,6 @@ cost_hist_snapshot_percentile_number(const struct cost_hist_snapshot *snap,
     unsigned int b = snap->count ? percentile_bucket(snap, percent) : 0;
 
     return (b == 0 ? 0
-            : b == COST_HIST_N_EDGES ? snap->max
-            : MIN(cost_hist_edges[b], snap->max));
+            : b == snap->layout->n_edges ? snap->max
+            : MIN(snap->layout->edges[b], snap->max));
 }

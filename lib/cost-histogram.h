@@ -23,6 +23,7 @@
 #include <string.h>
 #include "openvswitch/types.h"
 #include "ovs-atomic.h"
+#include "ovs-rcu.h"
 #include "util.h"
 
 /* Histogram of durations.
@@ -47,6 +48,13 @@
  * Count, sum, sum of squares, minimum and maximum are exact.  A percentile is
  * off by at most 4.5%, half of a bucket's width.
  *
+ * A histogram that is being written takes memory only for a window of buckets
+ * around those that are in use, which grows as necessary.
+ *
+ * Numbers, such as flows in a round, may be counted in the same buckets.
+ * Small ones, such as packets in a burst, have a bucket each: such a histogram
+ * exists only as a snapshot, of a 'linear' layout.
+ *
  *
  * Thread-safety
  * =============
@@ -54,12 +62,14 @@
  * The general rules are:
  *
  *    - Only a single thread may safely call cost_hist_add() or
- *      cost_hist_clear() on a given histogram at any given time.
+ *      cost_hist_batch_*() on a given histogram at any given time.
  *
  *    - Any number of threads may call cost_hist_read() in parallel with that
- *      thread.  Every number that they read is one that was stored, but the
- *      numbers belong together only if the caller makes sure that the writer
- *      was not in the middle of cost_hist_add(), as lib/cost.c does.
+ *      thread, from when the histogram has been initialized until they
+ *      quiesce after cost_hist_uninit() (see ovs-rcu.h).  Every number that
+ *      they read is one that was stored, but the numbers belong together only
+ *      if the caller makes sure that the writer was not in the middle of
+ *      cost_hist_add(), as lib/cost.c does.
  */
 
 #define COST_HIST_SCALE 3                  /* log2 of buckets per doubling. */
@@ -79,14 +89,33 @@
 /* Upper edge, inclusive, of each bucket but the last one, in nanoseconds. */
 extern const uint64_t cost_hist_edges[COST_HIST_N_EDGES];
 
+/* Where a histogram's buckets lie: bucket B holds what is above edge B - 1, up
+ * to and including edge B, the last one what is above all edges. */
+struct cost_hist_layout {
+    const uint64_t *edges;
+    unsigned int n_edges;
+    bool linear;                        /* Edge B is B: a bucket a number. */
+};
+extern const struct cost_hist_layout cost_hist_exponential;
+
+/* The buckets in use of a histogram that is being written. */
+struct cost_hist_window {
+    uint16_t first;                     /* Bucket. */
+    uint16_t n;
+    atomic_uint64_t buckets[];          /* 'n' buckets. */
+};
+
+/* Buckets by which a window grows: a cache line. */
+#define COST_HIST_CHUNK 8
+
 /* A histogram that is being written. */
 struct cost_hist {
+    OVSRCU_TYPE(struct cost_hist_window *) window;
     atomic_uint64_t sum;                /* ns. */
     atomic_uint64_t sum_sq_lo;          /* ns * ns, 128 bits. */
     atomic_uint64_t sum_sq_hi;
     atomic_uint64_t min;                /* ns, UINT64_MAX if empty. */
     atomic_uint64_t max;                /* ns. */
-    atomic_uint64_t buckets[COST_HIST_N_BUCKETS];
 };
 
 /* Durations being recorded in one histogram: adding several in a batch costs
@@ -101,16 +130,22 @@ struct cost_hist_batch {
 
 /* A copy of one histogram, or of several merged.  Plain data. */
 struct cost_hist_snapshot {
+    const struct cost_hist_layout *layout;
     uint64_t count;                     /* Sum of 'buckets'. */
     uint64_t sum;
     ovs_u128 sum_sq;
     uint64_t min;                       /* UINT64_MAX if 'count' is 0. */
     uint64_t max;
-    uint64_t buckets[COST_HIST_N_BUCKETS];
+    uint64_t buckets[COST_HIST_N_BUCKETS];  /* layout->n_edges + 1 used. */
 };
 
+/* Bytes that all that is being recorded takes, see cost_memory_add(). */
+extern atomic_uint64_t cost_memory;
+void cost_memory_add(int64_t bytes);
+
 /* Recording. */
-void cost_hist_clear(struct cost_hist *);
+void cost_hist_init(struct cost_hist *);
+void cost_hist_uninit(struct cost_hist *);
 static inline void cost_hist_add(struct cost_hist *, uint64_t ns);
 static inline void cost_hist_batch_start(struct cost_hist_batch *,
                                          struct cost_hist *);
@@ -118,10 +153,14 @@ static inline void cost_hist_batch_add(struct cost_hist_batch *, uint64_t ns);
 static inline void cost_hist_batch_end(const struct cost_hist_batch *);
 static inline unsigned int cost_hist_bucket(uint64_t ns);
 
+void cost_hist_widen__(struct cost_hist *, unsigned int bucket);
+
 /* Reading and merging. */
-void cost_hist_snapshot_init(struct cost_hist_snapshot *);
+void cost_hist_snapshot_init(struct cost_hist_snapshot *,
+                             const struct cost_hist_layout *);
 void cost_hist_read(const struct cost_hist *, struct cost_hist_snapshot *);
-void cost_hist_snapshot_add(struct cost_hist_snapshot *, uint64_t ns);
+void cost_hist_snapshot_add(struct cost_hist_snapshot *, uint64_t number,
+                            uint64_t n);
 void cost_hist_snapshot_merge(struct cost_hist_snapshot *,
                               const struct cost_hist_snapshot *);
 
@@ -208,9 +247,18 @@ cost_hist_batch_start(struct cost_hist_batch *batch, struct cost_hist *hist)
 static inline void
 cost_hist_batch_add(struct cost_hist_batch *batch, uint64_t ns)
 {
+    struct cost_hist *hist = batch->hist;
+    unsigned int bucket = cost_hist_bucket(ns);
+    struct cost_hist_window *window;
     ovs_u128 sq = cost_hist_square(ns);
 
-    cost_counter_add(&batch->hist->buckets[cost_hist_bucket(ns)], 1);
+    window = ovsrcu_get_protected(struct cost_hist_window *, &hist->window);
+    if (OVS_UNLIKELY(bucket - window->first >= window->n)) {
+        cost_hist_widen__(hist, bucket);
+        window = ovsrcu_get_protected(struct cost_hist_window *,
+                                      &hist->window);
+    }
+    cost_counter_add(&window->buckets[bucket - window->first], 1);
     batch->sum += ns;
     batch->sum_sq.u64.lo += sq.u64.lo;
     batch->sum_sq.u64.hi += sq.u64.hi + (batch->sum_sq.u64.lo < sq.u64.lo);
@@ -244,8 +292,8 @@ cost_hist_batch_end(const struct cost_hist_batch *batch)
     }
 }
 
-/* Records a duration of 'ns' nanoseconds in 'hist'.  Costs a few nanoseconds,
- * takes no lock and does not allocate memory.
+/* Records a duration of 'ns' nanoseconds in 'hist'.  Costs a few nanoseconds
+ * and takes no lock; allocates memory when it is outside of the window.
  *
  * Any value of 'ns' is fine.  The sum is modulo 2**64 ns (584 years). */
 static inline void

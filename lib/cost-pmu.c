@@ -27,7 +27,6 @@
 #define COST_PMU_LINUX 1
 #endif
 
-#include "cost.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/vlog.h"
 
@@ -52,7 +51,7 @@ struct group_reading {
 };
 
 ATOMIC(unsigned int) cost_pmu_seq = 0;
-DEFINE_EXTERN_PER_THREAD_DATA(cost_pmu_thread, { 0, 0, NULL, 0, 0 });
+DEFINE_EXTERN_PER_THREAD_DATA(cost_pmu_thread, { 0, 0, NULL });
 
 /* What became of it, since it was wanted last. */
 static struct ovs_mutex status_mutex = OVS_MUTEX_INITIALIZER;
@@ -292,29 +291,17 @@ cost_pmu_start__(struct cost_pmu_counts *counts)
 {
     struct cost_pmu_thread *thread = cost_pmu_thread_get();
     unsigned int seq = get_seq();
-    uint32_t interval;
 
-    atomic_read_relaxed(&cost_config.split_interval, &interval);
     if (seq != thread->seq) {
         thread_close(thread);
         thread->seq = seq;
         thread->group = seq & 1 ? group_open(seq) : NULL;
-        thread->interval = interval;
-        thread->count_in = 1;
     }
     if (!thread->group) {
         thread->idle_seq = seq;
         return false;
     }
 
-    if (thread->interval != interval) {
-        thread->interval = interval;
-        thread->count_in = cost_split_gap(interval);
-    }
-    if (--thread->count_in) {
-        return false;
-    }
-    thread->count_in = cost_split_gap(interval);
     return group_read(thread->group, counts);
 }
 

@@ -40,9 +40,8 @@ struct ds;
  *     }
  *
  * Reading the counters is a system call, so that this does nothing unless it
- * is configured, and then counts only one in 'split_interval' times, at random
- * (see lib/cost.h).  While it is not configured, or has failed in a thread,
- * cost_pmu_start() is one test.
+ * is configured, and callers only count what they time.  While it is not
+ * configured, or has failed in a thread, cost_pmu_start() is one test.
  *
  * A thread opens its counters when it first needs them, and closes them when
  * it needs them no more or exits.  What the two system calls themselves take
@@ -95,8 +94,6 @@ struct cost_pmu_thread {
                                          * nothing to do. */
     unsigned int seq;                   /* With which it opened 'group'. */
     struct cost_pmu_group *group;       /* Its counters, or NULL. */
-    uint32_t count_in;                  /* Times until it counts. */
-    uint32_t interval;                  /* When that was chosen. */
 };
 DECLARE_EXTERN_PER_THREAD_DATA(struct cost_pmu_thread, cost_pmu_thread);
 
@@ -112,6 +109,16 @@ cost_pmu_start(struct cost_pmu_counts *counts)
     atomic_read_relaxed(&cost_pmu_seq, &seq);
     return (OVS_UNLIKELY(seq != cost_pmu_thread_get()->idle_seq)
             && cost_pmu_start__(counts));
+}
+
+/* Closes the calling thread's counters, if it has any and they are not wanted
+ * any more.  For a thread that has nothing to count. */
+static inline void
+cost_pmu_idle(void)
+{
+    struct cost_pmu_counts unused;
+
+    cost_pmu_start(&unused);
 }
 
 #endif /* cost-pmu.h */

@@ -19,12 +19,19 @@
 #include "cost-report.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "fatal-signal.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
+#include "socket-util.h"
 #include "timeval.h"
 #include "unixctl.h"
+#include "unixctl-worker.h"
 #include "util.h"
 
 static const struct {
@@ -34,13 +41,27 @@ static const struct {
     { "p50", 50 }, { "p90", 90 }, { "p99", 99 }, { "p99.9", 99.9 },
 };
 
-/* Options of PREFIX/cost-show. */
-struct show_options {
+/* A reply is at most so long, for the sake of ovs-vswitchd, which has to send
+ * it, and of those who read it. */
+#define MAX_REPLY (2 * 1024 * 1024)
+
+#define DEFAULT_ACCOUNTS 20             /* -n */
+#define DEFAULT_SLOWEST 5
+
+/* A command for the worker. */
+struct request {
+    const struct cost_report *report;
     bool histograms;                    /* -hist */
     bool threads;                       /* -thread */
     size_t class;                       /* -class */
-    const char *account;                /* Or NULL for all. */
+    size_t n_accounts;                  /* -n, or SIZE_MAX for all. */
+    char *file;                         /* -o, or NULL. */
+    size_t n_slowest;
+    char *name;                         /* Of the account, NULL for all. */
 };
+
+/* When this process began to account. */
+static long long int start_us;
 
 /* Formatting. */
 
@@ -152,6 +173,15 @@ put_stage_cell(struct ds *s, const struct cost_kind *kind, size_t stage,
     }
 }
 
+/* Returns the bucket of 'hist' that 'number' falls into. */
+static size_t
+hist_bucket(const struct cost_hist_snapshot *hist, uint64_t number)
+{
+    return (hist->layout->linear
+            ? MIN(number, hist->layout->n_edges)
+            : cost_hist_bucket(number));
+}
+
 /* Appends the bars of 'hist', what 'stage' of events of 'kind' took, to 's': a
  * line for each bucket, or for each two, four or eight of them, so that there
  * are not too many lines. */
@@ -160,14 +190,15 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
          const struct cost_hist_snapshot *hist)
 {
     enum { MAX_LINES = 24, MAX_BAR = 40 };
+    const struct cost_hist_layout *layout = hist->layout;
     size_t first, last, step;
     uint64_t max = 0;
 
     if (!hist->count) {
         return;
     }
-    first = cost_hist_bucket(hist->min);
-    last = cost_hist_bucket(hist->max);
+    first = hist_bucket(hist, hist->min);
+    last = hist_bucket(hist, hist->max);
     for (step = 1; step < 8 && (last - first) / step >= MAX_LINES;) {
         step *= 2;
     }
@@ -191,7 +222,7 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
             size_t end = b == 0 ? 1 : b + step;
             uint64_t n = 0;
 
-            for (size_t i = b; i < MIN(end, COST_HIST_N_BUCKETS); i++) {
+            for (size_t i = b; i < MIN(end, layout->n_edges + 1); i++) {
                 n += hist->buckets[i];
             }
             if (pass == 0) {
@@ -200,13 +231,13 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
                 size_t len = (max <= MAX_BAR ? n
                               : DIV_ROUND_UP(n * MAX_BAR, max));
 
-                if (end <= COST_HIST_N_EDGES) {
+                if (end <= layout->n_edges) {
                     ds_put_cstr(s, "   <=");
-                    put_stage_cell(s, kind, stage, cost_hist_edges[end - 1]);
+                    put_stage_cell(s, kind, stage, layout->edges[end - 1]);
                 } else {
                     ds_put_cstr(s, "    >");
                     put_stage_cell(s, kind, stage,
-                                   cost_hist_edges[COST_HIST_N_EDGES - 1]);
+                                   layout->edges[layout->n_edges - 1]);
                 }
                 put_count_cell(s, 11, n);
                 ds_put_char(s, ' ');
@@ -223,7 +254,7 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
  * that are times, to 's'. */
 static void
 put_table(struct ds *s, const struct cost_snapshot *snap,
-          const struct show_options *options, bool numbers)
+          const struct request *request, bool numbers)
 {
     const struct cost_kind *kind = snap->kind;
 
@@ -241,7 +272,7 @@ put_table(struct ds *s, const struct cost_snapshot *snap,
         if (stage_is_number(kind, stage) != numbers) {
             continue;
         }
-        cost_snapshot_stage(snap, options->class, stage, &hist);
+        cost_snapshot_stage(snap, request->class, stage, &hist);
         if (!hist.count && kind->optional & (1u << stage)) {
             continue;
         }
@@ -268,21 +299,21 @@ put_table(struct ds *s, const struct cost_snapshot *snap,
 static void
 put_stages(struct ds *s, const struct cost_report *report,
            const struct cost_snapshot *snap,
-           const struct show_options *options)
+           const struct request *request)
 {
     const struct cost_kind *kind = snap->kind;
 
-    put_table(s, snap, options, false);
+    put_table(s, snap, request, false);
     if (kind->values) {
-        put_table(s, snap, options, true);
+        put_table(s, snap, request, true);
     }
     if (report->format_derived) {
-        report->format_derived(snap, options->class, s);
+        report->format_derived(snap, request->class, s);
     }
-    for (size_t i = 0; options->histograms && i < kind->n_stages; i++) {
+    for (size_t i = 0; request->histograms && i < kind->n_stages; i++) {
         struct cost_hist_snapshot hist;
 
-        cost_snapshot_stage(snap, options->class, i, &hist);
+        cost_snapshot_stage(snap, request->class, i, &hist);
         put_bars(s, kind, i, &hist);
     }
 }
@@ -403,69 +434,102 @@ put_lost(struct ds *s, const struct cost_report *report,
     }
 }
 
-static void
-put_account(struct ds *s, const struct cost_report *report,
-            const struct cost_account_snapshot *account,
-            const struct show_options *options)
+/* Returns true if 'stage' of an event of 'kind' is only known of those that
+ * are split. */
+static bool
+stage_is_sampled(const struct cost_kind *kind, size_t stage)
 {
-    uint64_t total = cost_snapshot_count(&account->total, options->class);
-    double drift = cost_clock_drift_ppm();
-    uint32_t interval;
+    return (kind->n_tally_rows ? stage != kind->tally_stage
+            : !kind->always_split && stage != kind->n_stages - 1);
+}
 
-    atomic_read_relaxed(&cost_config.split_interval, &interval);
+/* Appends to 's' the line that says how events of 'kind' are accounted for. */
+static void
+put_settings(struct ds *s, const struct cost_kind *kind)
+{
+    uint32_t interval = cost_split_interval(kind->config);
+
+    ds_put_format(s, "  accounting %s, clock ", interval ? "on" : "off");
+    cost_clock_format(s);
+    if (interval == 1 || (interval && kind->always_split)) {
+        ds_put_cstr(s, ", counts and times exact");
+    } else if (interval) {
+        ds_put_format(s, ", counts %sexact, %s of 1 in %"PRIu32" %ss",
+                      kind->n_tally_rows ? "" : "and totals ",
+                      kind->n_tally_rows ? "times" : "stages",
+                      interval, kind->name);
+    }
+    ds_put_char(s, '\n');
+}
+
+/* Appends 'account' to 's'. */
+static void
+put_account(struct ds *s, const struct request *request,
+            const struct cost_account_snapshot *account)
+{
+    const struct cost_report *report = request->report;
+    uint64_t total = cost_snapshot_count(&account->total, request->class);
 
     ds_put_format(s, "%s: ", account->name);
     put_plural(s, total, account->kind->name);
-    if (options->class != COST_ALL_CLASSES) {
+    if (request->class != COST_ALL_CLASSES) {
         ds_put_cstr(s, " of class ");
-        account->kind->format_class(options->class, s);
+        account->kind->format_class(request->class, s);
     }
     ds_put_format(s, " in %.1f s", account->elapsed_ms / 1000.0);
-    put_lost(s, report, &account->total, options->class);
-    ds_put_format(s, "\n  accounting %s, clock %s",
-                  cost_enabled() ? "on" : "off", cost_clock_name());
-    if (fabs(drift) >= 1000) {
-        ds_put_format(s, " (runs %.1f%% %s)", fabs(drift) / 1e4,
-                      drift > 0 ? "fast" : "slow");
-    }
-    if (interval > 1 && !account->kind->always_split) {
-        ds_put_format(s, ", stages of 1 in %"PRIu32" %ss", interval,
-                      account->kind->name);
-    } else {
-        ds_put_format(s, ", stages of every %s", account->kind->name);
-    }
+    put_lost(s, report, &account->total, request->class);
     ds_put_char(s, '\n');
+    put_settings(s, account->kind);
 
     if (snapshot_is_empty(&account->total)) {
         return;
     }
 
-    put_stages(s, report, &account->total, options);
-    if (options->class == COST_ALL_CLASSES) {
+    put_stages(s, report, &account->total, request);
+    if (request->class == COST_ALL_CLASSES) {
         put_classes(s, &account->total);
     }
-    put_groups(s, report, &account->total, options->class);
+    put_groups(s, report, &account->total, request->class);
 
     if (total) {
-        put_threads(s, account, options->class, total);
+        put_threads(s, account, request->class, total);
     }
-    for (size_t i = 0; options->threads && i < account->n_threads; i++) {
+    for (size_t i = 0; request->threads && i < account->n_threads; i++) {
         const struct cost_snapshot *thread = &account->threads[i];
-        uint64_t n = cost_snapshot_count(thread, options->class);
+        uint64_t n = cost_snapshot_count(thread, request->class);
 
-        if (!n && !n_lost(report, thread, options->class)) {
+        if (!n && !n_lost(report, thread, request->class)) {
             continue;
         }
         ds_put_format(s, "%s, thread %s: ", account->name, thread->thread);
         put_plural(s, n, account->kind->name);
-        put_lost(s, report, thread, options->class);
+        put_lost(s, report, thread, request->class);
         ds_put_char(s, '\n');
-        put_stages(s, report, thread, options);
-        if (options->class == COST_ALL_CLASSES) {
+        put_stages(s, report, thread, request);
+        if (request->class == COST_ALL_CLASSES) {
             put_classes(s, thread);
         }
-        put_groups(s, report, thread, options->class);
+        put_groups(s, report, thread, request->class);
     }
+}
+
+/* Appends to 's' what there was of accounts that are deleted. */
+static void
+put_deleted(struct ds *s, const struct request *request,
+            const struct cost_deleted *deleted)
+{
+    const struct cost_report *report = request->report;
+
+    if (snapshot_is_empty(&deleted->total)) {
+        return;
+    }
+    ds_put_cstr(s, "deleted: ");
+    put_plural(s, deleted->n_accounts, report->object);
+    ds_put_cstr(s, ", ");
+    put_plural(s, cost_snapshot_count(&deleted->total, request->class),
+               deleted->kind->name);
+    put_lost(s, report, &deleted->total, request->class);
+    ds_put_char(s, '\n');
 }
 
 /* JSON. */
@@ -498,6 +562,10 @@ hist_buckets_to_json(const struct cost_hist_snapshot *hist)
     }
     json_object_put(json, "scale", json_integer_create(COST_HIST_SCALE));
     json_object_put_string(json, "unit", "s");
+    /* The lowest edge, 2**-30 s, rounded down to as many digits as a number in
+     * JSON has. */
+    json_object_put(json, "zero_threshold",
+                    json_real_create(931322574615478 / 1e24));
     json_object_put(json, "zero_count", json_u64(hist->buckets[0]));
     json_object_put(json, "offset",
                     json_integer_create(first < end
@@ -510,355 +578,250 @@ hist_buckets_to_json(const struct cost_hist_snapshot *hist)
     return json;
 }
 
-/* Returns the histogram of numbers as a JSON object with the fields of OTLP's
- * HistogramDataPoint: bucket I is for numbers up to and including bound I, the
- * last one for those above all bounds. */
+/* Returns the histogram of numbers as a JSON object: bucket I is for numbers
+ * up to and including bound I, the last one for those above all bounds.  The
+ * bounds are the layout's, from the lowest to that of the highest number. */
 static struct json *
 number_buckets_to_json(const struct cost_hist_snapshot *hist)
 {
+    const struct cost_hist_layout *layout = hist->layout;
     struct json *json = json_object_create();
     struct json *bounds = json_array_create_empty();
     struct json *counts = json_array_create_empty();
+    size_t end = layout->linear ? layout->n_edges : 1;
 
-    for (size_t i = 0; i < COST_HIST_N_EDGES; i++) {
-        if (hist->buckets[i]) {
-            json_array_add(bounds, json_u64(cost_hist_edges[i]));
+    if (hist->count && !layout->linear) {
+        end = MIN(hist_bucket(hist, hist->max) + 1, layout->n_edges);
+    }
+    for (size_t i = 0; i < end; i++) {
+        /* Several buckets below 12 are too narrow for any whole number. */
+        if (!i || layout->edges[i] != layout->edges[i - 1]) {
+            json_array_add(bounds, json_u64(layout->edges[i]));
             json_array_add(counts, json_u64(hist->buckets[i]));
         }
     }
-    json_array_add(counts, json_u64(hist->buckets[COST_HIST_N_EDGES]));
-    json_object_put(json, "explicit_bounds", bounds);
-    json_object_put(json, "bucket_counts", counts);
+    json_array_add(counts, json_u64(hist->buckets[layout->n_edges]));
+    json_object_put(json, "bounds", bounds);
+    json_object_put(json, "counts", counts);
     return json;
 }
 
-/* Adds to 'json' the member 'name', with the unit of what 'stage' of 'kind'
- * is. */
-static void
-put_stage_json(const struct cost_kind *kind, size_t stage, const char *name,
-               struct json *value, struct json *json)
+/* Returns 'n' as a string of decimal digits. */
+static struct json *
+json_u128(ovs_u128 n)
 {
-    char *member = xasprintf("%s%s", name,
-                             stage_is_number(kind, stage) ? "" : "_ns");
+    uint32_t limbs[] = { n.u64.hi >> 32, n.u64.hi, n.u64.lo >> 32, n.u64.lo };
+    char digits[40];
+    char *p = &digits[sizeof digits - 1];
 
-    json_object_put(json, member, value);
-    free(member);
+    *p = '\0';
+    do {
+        uint64_t rest = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(limbs); i++) {
+            rest = rest << 32 | limbs[i];
+            limbs[i] = rest / 10;
+            rest %= 10;
+        }
+        *--p = '0' + rest;
+    } while (limbs[0] || limbs[1] || limbs[2] || limbs[3]);
+    return json_string_create(p);
 }
 
 /* Returns 'hist', of what 'stage' of 'kind' is. */
 static struct json *
 hist_to_json(const struct cost_kind *kind, size_t stage,
-             const struct cost_hist_snapshot *hist,
-             const struct show_options *options)
+             const struct cost_hist_snapshot *hist, bool buckets)
 {
+    bool number = stage_is_number(kind, stage);
     struct json *json = json_object_create();
 
+    json_object_put_string(json, "unit", (!number ? "ns"
+                                          : kind->units && kind->units[stage]
+                                          ? kind->units[stage]
+                                          : kind->stages[stage]));
+    json_object_put(json, "sampled",
+                    json_boolean_create(stage_is_sampled(kind, stage)));
     json_object_put(json, "count", json_u64(hist->count));
-    put_stage_json(kind, stage, "sum", json_u64(hist->sum), json);
+    json_object_put(json, "sum", json_u64(hist->sum));
+    json_object_put(json, "sum_sq", json_u128(hist->sum_sq));
     if (hist->count) {
-        put_stage_json(kind, stage, "min", json_u64(hist->min), json);
-        put_stage_json(kind, stage, "max", json_u64(hist->max), json);
-        put_stage_json(kind, stage, "mean",
-                       json_real_create(cost_hist_snapshot_mean(hist)), json);
-        put_stage_json(kind, stage, "stddev",
-                       json_real_create(cost_hist_snapshot_stddev(hist)),
-                       json);
+        json_object_put(json, "min", json_u64(hist->min));
+        json_object_put(json, "max", json_u64(hist->max));
+        json_object_put(json, "mean",
+                        json_real_create(cost_hist_snapshot_mean(hist)));
+        json_object_put(json, "stddev",
+                        json_real_create(cost_hist_snapshot_stddev(hist)));
         for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
             double percent = percentiles[i].percent;
 
-            put_stage_json(
-                kind, stage, percentiles[i].name,
-                (stage_is_number(kind, stage)
+            json_object_put(
+                json, percentiles[i].name,
+                (number
                  ? json_u64(cost_hist_snapshot_percentile_number(hist,
                                                                  percent))
-                 : json_real_create(cost_hist_snapshot_percentile(
-                     hist, percent))), json);
+                 : json_real_create(cost_hist_snapshot_percentile(hist,
+                                                                  percent))));
         }
     }
-    if (options->histograms) {
+    if (buckets) {
         json_object_put(json, "histogram",
-                        (stage_is_number(kind, stage)
-                         ? number_buckets_to_json(hist)
+                        (number ? number_buckets_to_json(hist)
                          : hist_buckets_to_json(hist)));
     }
     return json;
 }
 
-/* Adds to 'json' the number of events in 'snap', for 'class' or all. */
+/* Adds to 'json' what there is in 'snap', for 'class' or all. */
 static void
-put_count_json(const struct cost_snapshot *snap, size_t class,
-               struct json *json)
-{
-    char *events = xasprintf("%ss", snap->kind->name);
-
-    json_object_put(json, events, json_u64(cost_snapshot_count(snap, class)));
-    free(events);
-}
-
-/* Adds to 'json' what is in the headline of 'account', for 'class' or all. */
-static void
-put_account_header_json(const struct cost_account_snapshot *account,
-                        size_t class, struct json *json)
-{
-    json_object_put_string(json, "name", account->name);
-    json_object_put(json, "elapsed_ms",
-                    json_integer_create(account->elapsed_ms));
-    if (class != COST_ALL_CLASSES) {
-        struct ds name = DS_EMPTY_INITIALIZER;
-
-        account->kind->format_class(class, &name);
-        json_object_put_string(json, "class", ds_cstr(&name));
-        ds_destroy(&name);
-    }
-    put_count_json(&account->total, class, json);
-}
-
-/* Adds to 'json' the stages and counters of 'snap', for 'class' or all. */
-static void
-snapshot_to_json(const struct cost_report *report,
+snapshot_to_json(const struct request *request,
                  const struct cost_snapshot *snap, size_t class,
-                 const struct show_options *options, struct json *json)
+                 struct json *json)
 {
+    const struct cost_report *report = request->report;
     const struct cost_kind *kind = snap->kind;
     struct json *stages = json_object_create();
+    struct json *counters = json_object_create();
 
+    json_object_put(json, "events",
+                    json_u64(cost_snapshot_count(snap, class)));
     for (size_t i = 0; i < kind->n_stages; i++) {
         struct cost_hist_snapshot hist;
 
         cost_snapshot_stage(snap, class, i, &hist);
-        json_object_put(stages, kind->stages[i],
-                        hist_to_json(kind, i, &hist, options));
+        if (hist.count || !(kind->optional & (1u << i))) {
+            json_object_put(stages, kind->stages[i],
+                            hist_to_json(kind, i, &hist,
+                                         request->histograms));
+        }
     }
     json_object_put(json, "stages", stages);
-    if (report->derived_to_json) {
-        report->derived_to_json(snap, class, json);
-    }
 
     for (size_t i = 0; i < report->n_groups; i++) {
         const struct cost_counter_group *group = &report->groups[i];
-        struct json *counters = json_object_create();
+        struct json *members = json_object_create();
 
         for (size_t j = group->first; j < group->end; j++) {
-            json_object_put(counters, kind->counters[j],
+            json_object_put(members, kind->counters[j],
                             json_u64(cost_snapshot_counter(snap, class, j)));
         }
-        json_object_put(json, group->name, counters);
+        json_object_put(counters, group->name, members);
+    }
+    json_object_put(json, "counters", counters);
+
+    if (report->derived_to_json) {
+        struct json *derived = json_object_create();
+
+        report->derived_to_json(snap, class, derived);
+        json_object_put(json, "derived", derived);
     }
 }
 
-static struct json *
-classes_to_json(const struct cost_report *report,
-                const struct cost_snapshot *snap,
-                const struct show_options *options)
+/* Adds to 'json' what there is in 'snap', with its classes. */
+static void
+total_to_json(const struct request *request, const struct cost_snapshot *snap,
+              struct json *json)
 {
-    struct json *classes = json_object_create();
+    struct json *classes = json_array_create_empty();
 
+    snapshot_to_json(request, snap, request->class, json);
     for (size_t i = 0; i < snap->kind->n_classes; i++) {
         if (snap->classes[i]
-            && (options->class == COST_ALL_CLASSES || options->class == i)) {
-            struct json *json = json_object_create();
+            && (request->class == COST_ALL_CLASSES || request->class == i)) {
+            struct json *class = json_object_create();
             struct ds name = DS_EMPTY_INITIALIZER;
 
             snap->kind->format_class(i, &name);
-            put_count_json(snap, i, json);
-            snapshot_to_json(report, snap, i, options, json);
-            json_object_put(classes, ds_cstr(&name), json);
+            json_object_put_string(class, "name", ds_cstr(&name));
+            snapshot_to_json(request, snap, i, class);
+            json_array_add(classes, class);
             ds_destroy(&name);
         }
     }
-    return classes;
+    json_object_put(json, "classes", classes);
 }
 
+/* Returns what identifies 'account', as a JSON object. */
 static struct json *
-account_to_json(const struct cost_report *report,
-                const struct cost_account_snapshot *account,
-                const struct show_options *options)
+account_header_to_json(const struct cost_account_snapshot *account)
 {
     struct json *json = json_object_create();
-    struct json *threads = json_array_create_empty();
 
-    put_account_header_json(account, options->class, json);
-    snapshot_to_json(report, &account->total, options->class, options, json);
-    json_object_put(json, "classes",
-                    classes_to_json(report, &account->total, options));
-    for (size_t i = 0; i < account->n_threads; i++) {
-        const struct cost_snapshot *snap = &account->threads[i];
-
-        if (!snapshot_is_empty(snap)) {
-            struct json *thread = json_object_create();
-
-            json_object_put_string(thread, "name", snap->thread);
-            put_count_json(snap, options->class, thread);
-            snapshot_to_json(report, snap, options->class, options, thread);
-            json_object_put(thread, "classes",
-                            classes_to_json(report, snap, options));
-            json_array_add(threads, thread);
-        }
+    json_object_put_string(json, "name", account->name);
+    json_object_put_string(json, "kind", account->kind->name);
+    if (account->kind->typed_names) {
+        json_object_put_string(json, "datapath", account->name);
     }
-    json_object_put(json, "threads", threads);
+    json_object_put(json, "since_us", json_integer_create(account->since_us));
     return json;
 }
 
-/* Replies to 'conn' with 'accounts', an array of them, and what holds for all
- * of them. */
-static void
-reply_json(struct unixctl_conn *conn, const struct cost_report *report,
-           struct json *accounts)
+static struct json *
+account_to_json(const struct request *request,
+                const struct cost_account_snapshot *account)
+{
+    struct json *json = account_header_to_json(account);
+
+    total_to_json(request, &account->total, json);
+    if (request->threads) {
+        struct json *threads = json_array_create_empty();
+
+        for (size_t i = 0; i < account->n_threads; i++) {
+            const struct cost_snapshot *snap = &account->threads[i];
+
+            if (!snapshot_is_empty(snap)) {
+                struct json *thread = json_object_create();
+
+                json_object_put_string(thread, "name", snap->thread);
+                snapshot_to_json(request, snap, request->class, thread);
+                json_array_add(threads, thread);
+            }
+        }
+        json_object_put(json, "threads", threads);
+    }
+    return json;
+}
+
+/* Returns 'sum', of accounts, as JSON. */
+static struct json *
+sum_to_json(const struct request *request, const struct cost_deleted *sum)
 {
     struct json *json = json_object_create();
-    char *objects = xasprintf("%ss", report->object);
-    uint32_t interval;
 
-    atomic_read_relaxed(&cost_config.split_interval, &interval);
-    json_object_put(json, "accounting", json_boolean_create(cost_enabled()));
-    json_object_put(json, "split_interval", json_integer_create(interval));
-    json_object_put_string(json, "clock", cost_clock_name());
-    json_object_put(json, "clock_drift_ppm",
-                    json_real_create(cost_clock_drift_ppm()));
-    if (report->state_to_json) {
-        report->state_to_json(json);
-    }
-    json_object_put(json, objects, accounts);
-    unixctl_command_reply_json(conn, json);
-    free(objects);
+    json_object_put_string(json, "kind", sum->kind->name);
+    json_object_put(json, "accounts", json_u64(sum->n_accounts));
+    total_to_json(request, &sum->total, json);
+    return json;
 }
 
-/* Replies to 'conn' with 's', which has what there is to say of each account,
- * and frees it. */
-static void
-reply_text(struct unixctl_conn *conn, const struct cost_report *report,
-           struct ds *s)
+/* Returns what every reply in JSON to PREFIX/COMMAND has. */
+struct json *
+cost_report_json_header(const char *prefix, const char *command,
+                        struct cost_config *config)
 {
-    if (!s->length) {
-        ds_put_format(s, "no %s\n", report->object);
-    }
-    unixctl_command_reply(conn, ds_cstr(s));
-    ds_destroy(s);
+    uint32_t interval = cost_split_interval(config);
+    struct json *settings = json_object_create();
+    struct json *clock = json_object_create();
+    struct json *json = json_object_create();
+
+    json_object_put(json, "version", json_integer_create(1));
+    json_object_put_string(json, "report", prefix);
+    json_object_put_string(json, "command", command);
+    json_object_put(json, "pid", json_integer_create(getpid()));
+    json_object_put(json, "start_us", json_integer_create(start_us));
+    json_object_put_string(json, "ovs_version", VERSION VERSION_SUFFIX);
+    json_object_put(json, "now_us", json_integer_create(time_wall_usec()));
+
+    cost_clock_to_json(clock);
+    json_object_put(json, "clock", clock);
+
+    json_object_put(settings, "enabled", json_boolean_create(interval != 0));
+    json_object_put(settings, "split_interval", json_integer_create(interval));
+    json_object_put(json, "settings", settings);
+    return json;
 }
 
-/* Commands. */
-
-/* Replies to 'conn' that there is no account 'name', if there are not, and
- * lists those that exist.  Returns false if it did so. */
-static bool
-check_account(struct unixctl_conn *conn, const struct cost_report *report,
-              const char *name, size_t n)
-{
-    struct cost_account_snapshot *all;
-    struct ds s = DS_EMPTY_INITIALIZER;
-
-    if (n || !name) {
-        return true;
-    }
-
-    n = cost_accounts_read(report->kinds, report->n_kinds, NULL, &all);
-    ds_put_format(&s, "no %s named \"%s\" (there %s %"PRIuSIZE"%s",
-                  report->object, name, n == 1 ? "is" : "are", n,
-                  n ? ":" : "");
-    for (size_t i = 0; i < n; i++) {
-        ds_put_format(&s, "%s %s", i ? "," : "", all[i].name);
-    }
-    ds_put_char(&s, ')');
-    cost_accounts_free(all, n);
-    unixctl_command_reply_error(conn, ds_cstr(&s));
-    ds_destroy(&s);
-    return false;
-}
-
-/* Parses the arguments of PREFIX/cost-show.  Returns NULL if successful,
- * otherwise an error message that the caller must free. */
-static char *
-parse_show_options(const struct cost_report *report, int argc,
-                   const char *argv[], struct show_options *options)
-{
-    *options = (struct show_options) { .class = COST_ALL_CLASSES };
-
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "-hist")) {
-            options->histograms = true;
-        } else if (!strcmp(argv[i], "-thread")) {
-            options->threads = true;
-        } else if (!strcmp(argv[i], "-class")) {
-            if (options->class != COST_ALL_CLASSES) {
-                return xstrdup("only one -class may be given");
-            }
-            if (++i >= argc) {
-                return xasprintf("-class needs an argument (%s)",
-                                 report->class_help);
-            }
-            if (!report->class_from_string(argv[i], &options->class)) {
-                return xasprintf("no class \"%s\" (a class is %s)", argv[i],
-                                 report->class_help);
-            }
-        } else if (argv[i][0] == '-') {
-            return xasprintf("unknown option \"%s\" (options are -hist, "
-                             "-thread and -class CLASS)", argv[i]);
-        } else if (options->account) {
-            return xasprintf("only one %s may be named, not \"%s\" and "
-                             "\"%s\"", report->object, options->account,
-                             argv[i]);
-        } else {
-            options->account = argv[i];
-        }
-    }
-    return NULL;
-}
-
-static void
-cost_show(struct unixctl_conn *conn, int argc, const char *argv[],
-          void *report_)
-{
-    const struct cost_report *report = report_;
-    struct cost_account_snapshot *accounts;
-    struct show_options options;
-    char *error;
-    size_t n;
-
-    error = parse_show_options(report, argc, argv, &options);
-    if (error) {
-        unixctl_command_reply_error(conn, error);
-        free(error);
-        return;
-    }
-
-    n = cost_accounts_read(report->kinds, report->n_kinds, options.account,
-                           &accounts);
-    if (!check_account(conn, report, options.account, n)) {
-        return;
-    }
-
-    if (unixctl_command_get_output_format(conn) == UNIXCTL_OUTPUT_FMT_JSON) {
-        struct json *array = json_array_create_empty();
-
-        for (size_t i = 0; i < n; i++) {
-            json_array_add(array,
-                           account_to_json(report, &accounts[i], &options));
-        }
-        reply_json(conn, report, array);
-    } else {
-        struct ds s = DS_EMPTY_INITIALIZER;
-
-        for (size_t i = 0; i < n; i++) {
-            put_account(&s, report, &accounts[i], &options);
-        }
-        reply_text(conn, report, &s);
-    }
-    cost_accounts_free(accounts, n);
-}
-
-static void
-cost_clear(struct unixctl_conn *conn, int argc, const char *argv[],
-           void *report_)
-{
-    const struct cost_report *report = report_;
-    const char *name = argc > 1 ? argv[1] : NULL;
-    size_t n;
-
-    n = cost_accounts_clear(report->kinds, report->n_kinds, name);
-    if (check_account(conn, report, name, n)) {
-        unixctl_command_reply(conn, NULL);
-    }
-}
+/* The slowest events. */
 
 static void
 put_slow_event(struct ds *s, const struct cost_report *report,
@@ -870,7 +833,13 @@ put_slow_event(struct ds *s, const struct cost_report *report,
                                  event->when_us / 1000, true);
 
     put_us(s, event->total_ns);
-    ds_put_format(s, " us at %s, thread %s, class ", when, event->thread);
+    ds_put_cstr(s, " us");
+    if (event->excluded_ns) {
+        ds_put_cstr(s, ", without ");
+        put_us(s, event->excluded_ns);
+        ds_put_cstr(s, " us of events within it,");
+    }
+    ds_put_format(s, " at %s, thread %s, class ", when, event->thread);
     kind->format_class(event->class, s);
     ds_put_cstr(s, ", ");
     report->format_details(account->name, event->details, s);
@@ -898,42 +867,39 @@ slow_event_to_json(const struct cost_report *report,
                    const struct cost_slow_event *event)
 {
     const struct cost_kind *kind = account->kind;
+    struct json *details = json_object_create();
+    struct json *numbers = json_object_create();
+    struct json *stages = json_object_create();
     struct json *json = json_object_create();
     struct ds class = DS_EMPTY_INITIALIZER;
 
     kind->format_class(event->class, &class);
     json_object_put(json, "total_ns", json_u64(event->total_ns));
+    json_object_put(json, "excluded_ns", json_u64(event->excluded_ns));
     json_object_put(json, "time_us", json_integer_create(event->when_us));
     json_object_put_string(json, "thread", event->thread);
     json_object_put_string(json, "class", ds_cstr(&class));
     ds_destroy(&class);
-    if (event->marked) {
-        struct json *stages = json_object_create();
-        struct json *numbers = json_object_create();
 
-        for (size_t i = 0; i < kind->n_stages - 1; i++) {
-            if (event->marked & (1u << i)) {
-                json_object_put(stage_is_number(kind, i) ? numbers : stages,
-                                kind->stages[i], json_u64(event->stages[i]));
-            }
-        }
-        json_object_put(json, "stages_ns", stages);
-        if (kind->values) {
-            json_object_put(json, "numbers", numbers);
-        } else {
-            json_destroy(numbers);
+    for (size_t i = 0; i < kind->n_stages - 1; i++) {
+        if (event->marked & (1u << i)) {
+            json_object_put(stage_is_number(kind, i) ? numbers : stages,
+                            kind->stages[i], json_u64(event->stages[i]));
         }
     }
-    report->details_to_json(account->name, event->details, json);
+    json_object_put(json, "stages_ns", stages);
+    json_object_put(json, "numbers", numbers);
+    report->details_to_json(account->name, event->details, details);
+    json_object_put(json, "details", details);
     return json;
 }
 
-/* Appends the 'max' slowest events of 'account' to 's'. */
+/* Appends the slowest events of 'account' to 's'. */
 static void
-put_slowest(struct ds *s, const struct cost_report *report,
-            const struct cost_account_snapshot *account, size_t max)
+put_slowest(struct ds *s, const struct request *request,
+            const struct cost_account_snapshot *account)
 {
-    size_t n = MIN(max, account->total.n_slowest);
+    size_t n = MIN(request->n_slowest, account->total.n_slowest);
 
     ds_put_format(s, "%s: slowest %"PRIuSIZE" of ", account->name, n);
     put_plural(s, cost_snapshot_count(&account->total, COST_ALL_CLASSES),
@@ -941,76 +907,572 @@ put_slowest(struct ds *s, const struct cost_report *report,
     ds_put_format(s, " in %.1f s\n", account->elapsed_ms / 1000.0);
     for (size_t i = 0; i < n; i++) {
         ds_put_format(s, "%3"PRIuSIZE". ", i + 1);
-        put_slow_event(s, report, account, &account->total.slowest[i]);
+        put_slow_event(s, request->report, account,
+                       &account->total.slowest[i]);
     }
 }
 
-/* Returns the 'max' slowest events of 'account' as JSON. */
+/* Returns the slowest events of 'account' as JSON. */
 static struct json *
-slowest_to_json(const struct cost_report *report,
-                const struct cost_account_snapshot *account, size_t max)
+slowest_to_json(const struct request *request,
+                const struct cost_account_snapshot *account)
 {
-    struct json *json = json_object_create();
+    struct json *json = account_header_to_json(account);
     struct json *array = json_array_create_empty();
-    size_t n = MIN(max, account->total.n_slowest);
+    size_t n = MIN(request->n_slowest, account->total.n_slowest);
 
+    json_object_put(json, "events",
+                    json_u64(cost_snapshot_count(&account->total,
+                                                 COST_ALL_CLASSES)));
     for (size_t i = 0; i < n; i++) {
-        json_array_add(array, slow_event_to_json(report, account,
+        json_array_add(array, slow_event_to_json(request->report, account,
                                                  &account->total.slowest[i]));
     }
-    put_account_header_json(account, COST_ALL_CLASSES, json);
     json_object_put(json, "slowest", array);
     return json;
 }
 
+/* Output. */
+
+/* Where a report goes: to the reply, or to a file. */
+struct output {
+    struct unixctl_worker_reply *reply;
+    const char *file;                   /* Or NULL. */
+    char *temporary;                    /* Its name until it is complete. */
+    int fd;                             /* Or -1. */
+};
+
+/* Fails 'output' for 'error', of 'action' with its file. */
 static void
-cost_slowest(struct unixctl_conn *conn, int argc, const char *argv[],
-             void *report_)
+output_fail(struct output *output, const char *action, int error)
 {
-    const struct cost_report *report = report_;
-    struct cost_account_snapshot *accounts;
-    const char *name = NULL;
-    int max = 5;
-    size_t n;
+    output->reply->error = xasprintf("%s: cannot %s (%s)", output->file,
+                                     action, ovs_strerror(error));
+}
 
-    for (int i = 1; i < argc; i++) {
-        if (i == 1 && (argc > 2 || argv[i][0] == '-'
-                       || isdigit((unsigned char) argv[i][0]))) {
-            if (!str_to_int(argv[i], 10, &max)
-                || max < 1 || max > COST_N_SLOWEST) {
-                char *error = xasprintf("\"%s\" is not a number between 1 "
-                                        "and %d", argv[i], COST_N_SLOWEST);
+/* Starts 'output' of 'request' to 'reply'. */
+static void
+output_start(struct output *output, const struct request *request,
+             struct unixctl_worker_reply *reply)
+{
+    struct stat st;
 
-                unixctl_command_reply_error(conn, error);
-                free(error);
-                return;
-            }
-        } else {
-            name = argv[i];
-        }
-    }
-
-    n = cost_accounts_read(report->kinds, report->n_kinds, name, &accounts);
-    if (!check_account(conn, report, name, n)) {
+    output->reply = reply;
+    output->file = request->file;
+    output->temporary = NULL;
+    output->fd = -1;
+    if (!output->file) {
         return;
     }
 
-    if (unixctl_command_get_output_format(conn) == UNIXCTL_OUTPUT_FMT_JSON) {
-        struct json *array = json_array_create_empty();
-
-        for (size_t i = 0; i < n; i++) {
-            json_array_add(array, slowest_to_json(report, &accounts[i], max));
+    if (!lstat(output->file, &st)) {
+        if (!S_ISREG(st.st_mode)) {
+            reply->error = xasprintf("%s: is not a regular file",
+                                     output->file);
+            return;
         }
-        reply_json(conn, report, array);
-    } else {
-        struct ds s = DS_EMPTY_INITIALIZER;
-
-        for (size_t i = 0; i < n; i++) {
-            put_slowest(&s, report, &accounts[i], max);
-        }
-        reply_text(conn, report, &s);
+    } else if (errno != ENOENT) {
+        output_fail(output, "write", errno);
+        return;
     }
-    cost_accounts_free(accounts, n);
+
+    output->temporary = xasprintf("%s.%ld.tmp", output->file,
+                                  (long int) getpid());
+    output->fd = open(output->temporary,
+                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                      0644);
+    if (output->fd < 0) {
+        output_fail(output, "create a temporary file beside it", errno);
+    } else {
+        fatal_signal_add_file_to_unlink(output->temporary);
+    }
+}
+
+/* Takes what has been appended to the reply's body of 'output'.  Returns false
+ * if nothing else is wanted. */
+static bool
+output_flush(struct output *output)
+{
+    struct ds *body = &output->reply->body;
+
+    if (output->reply->error) {
+        return false;
+    } else if (!output->file) {
+        if (body->length > MAX_REPLY) {
+            output->reply->error = xstrdup(
+                "the reply would be longer than 2 MB, use -n to have fewer "
+                "accounts, or -o to have it in a file");
+        }
+    } else {
+        size_t bytes_written;
+        int error = write_fully(output->fd, body->string, body->length,
+                                &bytes_written);
+
+        if (error) {
+            output_fail(output, "write", error);
+        }
+        ds_clear(body);
+    }
+    return !output->reply->error;
+}
+
+/* Ends 'output', of which everything has been flushed. */
+static void
+output_finish(struct output *output)
+{
+    if (output->fd >= 0) {
+        if (close(output->fd) && !output->reply->error) {
+            output_fail(output, "write", errno);
+        }
+        if (!output->reply->error
+            && rename(output->temporary, output->file)) {
+            output_fail(output, "rename a temporary file to it", errno);
+        }
+        if (output->reply->error) {
+            unlink(output->temporary);
+        }
+        fatal_signal_remove_file_to_unlink(output->temporary);
+    }
+    free(output->temporary);
+}
+
+/* Commands, in the worker. */
+
+static void
+request_destroy(struct request *request)
+{
+    free(request->file);
+    free(request->name);
+    free(request);
+}
+
+/* Returns an error message that 'report' has no account named 'name'. */
+static char *
+no_such_account(const struct cost_report *report, const char *name)
+{
+    struct cost_accounts all;
+    struct ds s = DS_EMPTY_INITIALIZER;
+
+    cost_accounts_get(report->kinds, report->n_kinds, NULL, &all);
+    ds_put_format(&s, "no %s named \"%s\" (there %s %"PRIuSIZE"%s",
+                  report->object, name, all.n == 1 ? "is" : "are",
+                  all.n, all.n ? ":" : "");
+    for (size_t i = 0; i < MIN(all.n, DEFAULT_ACCOUNTS); i++) {
+        ds_put_format(&s, "%s %s", i ? "," : "",
+                      cost_account_name(all.accounts[i]));
+    }
+    ds_put_cstr(&s, all.n > DEFAULT_ACCOUNTS ? ", ...)" : ")");
+    cost_accounts_put(&all);
+    return ds_steal_cstr(&s);
+}
+
+/* An account, and what it is sorted by. */
+struct sorted_account {
+    struct cost_account *account;
+    struct cost_summary summary;
+};
+
+static int
+compare_accounts(const void *a_, const void *b_)
+{
+    const struct sorted_account *a = a_, *b = b_;
+
+    return (a->summary.timed_ns != b->summary.timed_ns
+            ? (a->summary.timed_ns < b->summary.timed_ns ? 1 : -1)
+            : a->summary.n_events != b->summary.n_events
+            ? (a->summary.n_events < b->summary.n_events ? 1 : -1)
+            : strcmp(cost_account_name(a->account),
+                     cost_account_name(b->account)));
+}
+
+/* Returns the accounts in 'all', those that most time was spent on first. */
+static struct sorted_account *
+sort_accounts(const struct cost_accounts *all)
+{
+    struct sorted_account *sorted = xmalloc(all->n * sizeof *sorted);
+
+    for (size_t i = 0; i < all->n; i++) {
+        sorted[i].account = all->accounts[i];
+        cost_account_summarize(sorted[i].account, &sorted[i].summary);
+        ovsrcu_quiesce();
+    }
+    if (all->n) {
+        qsort(sorted, all->n, sizeof *sorted, compare_accounts);
+    }
+    return sorted;
+}
+
+/* Appends 'json' to 's', and destroys it. */
+static void
+put_json(struct ds *s, struct json *json)
+{
+    json_to_ds(json, JSSF_SORT, s);
+    json_destroy(json);
+}
+
+/* Appends the 'n' 'sums' to 's', as the member 'name' of an object. */
+static void
+put_sums(struct ds *s, const struct request *request, const char *name,
+         const struct cost_deleted *sums, size_t n)
+{
+    ds_put_format(s, ",\"%s\":[", name);
+    for (size_t i = 0; i < n; i++) {
+        if (i) {
+            ds_put_char(s, ',');
+        }
+        put_json(s, sum_to_json(request, &sums[i]));
+    }
+    ds_put_char(s, ']');
+}
+
+/* Adds 'n_accounts' accounts, and 'snap', to the one of the 'n' 'sums' that is
+ * for their kind. */
+static void
+add_to_sum(struct cost_deleted *sums, size_t n,
+           const struct cost_snapshot *snap, uint64_t n_accounts)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (sums[i].kind == snap->kind) {
+            sums[i].n_accounts += n_accounts;
+            cost_snapshot_merge(&sums[i].total, snap);
+        }
+    }
+}
+
+/* Appends to 's' what comes before the accounts in JSON. */
+static void
+put_json_start(struct ds *s, const struct request *request,
+               const char *command)
+{
+    const struct cost_report *report = request->report;
+    struct json *json = cost_report_json_header(report->prefix, command,
+                                                report->kinds[0]->config);
+
+    if (report->state_to_json) {
+        report->state_to_json(json);
+    }
+    if (request->class != COST_ALL_CLASSES) {
+        struct ds class = DS_EMPTY_INITIALIZER;
+
+        report->kinds[0]->format_class(request->class, &class);
+        json_object_put_string(json, "class", ds_cstr(&class));
+        ds_destroy(&class);
+    }
+    put_json(s, json);
+    ds_chomp(s, '}');
+    ds_put_cstr(s, ",\"accounts\":[");
+}
+
+/* Makes the 'reply' to 'request', for PREFIX/COMMAND.  'put_text' and
+ * 'to_json' are for one account.  'sums' says whether there are sums of
+ * accounts as well. */
+static void
+report_accounts(const struct request *request, const char *command, bool sums,
+                void (*put_text)(struct ds *, const struct request *,
+                                 const struct cost_account_snapshot *),
+                struct json *(*to_json)(const struct request *,
+                                        const struct cost_account_snapshot *),
+                struct unixctl_worker_reply *reply)
+{
+    const struct cost_report *report = request->report;
+    struct cost_deleted *totals;
+    struct sorted_account *sorted;
+    struct ds *s = &reply->body;
+    struct cost_accounts all;
+    struct output output;
+    size_t n_totals = 0;
+    size_t n_shown;
+
+    cost_accounts_get(report->kinds, report->n_kinds, request->name, &all);
+    if (!all.n && request->name) {
+        reply->error = no_such_account(report, request->name);
+        cost_accounts_put(&all);
+        return;
+    }
+
+    totals = xmalloc(report->n_kinds * sizeof *totals);
+    if (reply->json && sums && !request->name) {
+        for (; n_totals < report->n_kinds; n_totals++) {
+            totals[n_totals].kind = report->kinds[n_totals];
+            totals[n_totals].n_accounts = 0;
+            cost_snapshot_init(&totals[n_totals].total,
+                               totals[n_totals].kind, "");
+        }
+        for (size_t i = 0; i < all.n_deleted; i++) {
+            add_to_sum(totals, n_totals, &all.deleted[i].total,
+                       all.deleted[i].n_accounts);
+        }
+    }
+
+    output_start(&output, request, reply);
+    sorted = sort_accounts(&all);
+    n_shown = MIN(all.n, request->n_accounts);
+    if (reply->json) {
+        put_json_start(s, request, command);
+    }
+    for (size_t i = 0; (i < (n_totals ? all.n : n_shown)
+                        && output_flush(&output)); i++) {
+        struct cost_account_snapshot account;
+
+        cost_account_read(sorted[i].account, &account);
+        if (i < n_shown) {
+            if (reply->json) {
+                if (i) {
+                    ds_put_char(s, ',');
+                }
+                put_json(s, to_json(request, &account));
+            } else {
+                put_text(s, request, &account);
+            }
+        }
+        add_to_sum(totals, n_totals, &account.total, 1);
+        cost_account_snapshot_uninit(&account);
+        ovsrcu_quiesce();
+    }
+
+    if (reply->json) {
+        ds_put_format(s, "],\"omitted\":%"PRIuSIZE, all.n - n_shown);
+        if (n_totals) {
+            put_sums(s, request, "deleted", all.deleted, all.n_deleted);
+            put_sums(s, request, "total", totals, n_totals);
+        }
+        ds_put_char(s, '}');
+    } else {
+        if (n_shown < all.n) {
+            ds_put_cstr(s, "and ");
+            put_count(s, all.n - n_shown);
+            ds_put_format(s, " more %s%s (use -n to see more of them)\n",
+                          report->object, all.n - n_shown == 1 ? "" : "s");
+        }
+        for (size_t i = 0; sums && i < all.n_deleted; i++) {
+            put_deleted(s, request, &all.deleted[i]);
+        }
+        if (!all.n && !s->length) {
+            ds_put_format(s, "no %s\n", report->object);
+        }
+    }
+    output_flush(&output);
+    output_finish(&output);
+
+    for (size_t i = 0; i < n_totals; i++) {
+        cost_snapshot_uninit(&totals[i].total);
+    }
+    free(totals);
+    free(sorted);
+    cost_accounts_put(&all);
+}
+
+static void
+do_show(void *request_, struct unixctl_worker_reply *reply)
+{
+    struct request *request = request_;
+
+    report_accounts(request, "cost-show", true, put_account, account_to_json,
+                    reply);
+    request_destroy(request);
+}
+
+static void
+do_slowest(void *request_, struct unixctl_worker_reply *reply)
+{
+    struct request *request = request_;
+
+    report_accounts(request, "cost-slowest", false, put_slowest,
+                    slowest_to_json, reply);
+    request_destroy(request);
+}
+
+/* Commands, in the main thread. */
+
+/* Parses 'arg', the argument of -n, into '*n'. */
+static char *
+parse_n(const char *arg, size_t *n)
+{
+    unsigned int value;
+
+    if (!strcmp(arg, "all")) {
+        *n = SIZE_MAX;
+    } else if (str_to_uint(arg, 10, &value) && value) {
+        *n = value;
+    } else {
+        return xasprintf("\"%s\" is neither a positive number nor \"all\"",
+                         arg);
+    }
+    return NULL;
+}
+
+/* Parses 'option' into 'request'.  'arg' is what follows, or NULL, and
+ * '*uses_arg' becomes true if that is its argument.  'show' says whether it
+ * may be any option of PREFIX/cost-show.  Returns NULL if successful,
+ * otherwise an error message that the caller must free. */
+static char *
+parse_option(struct request *request, bool show, const char *option,
+             const char *arg, bool *uses_arg)
+{
+    const struct cost_report *report = request->report;
+
+    *uses_arg = true;
+    if (show && !strcmp(option, "-hist")) {
+        request->histograms = true;
+        *uses_arg = false;
+    } else if (show && !strcmp(option, "-thread")) {
+        request->threads = true;
+        *uses_arg = false;
+    } else if (show && !strcmp(option, "-class")) {
+        if (request->class != COST_ALL_CLASSES) {
+            return xstrdup("only one -class may be given");
+        } else if (!arg) {
+            return xasprintf("-class needs an argument (%s)",
+                             report->class_help);
+        } else if (!report->class_from_string(arg, &request->class)) {
+            return xasprintf("no class \"%s\" (a class is %s)", arg,
+                             report->class_help);
+        }
+    } else if (!strcmp(option, "-n")) {
+        if (!arg) {
+            return xstrdup("-n needs an argument (a number, or \"all\")");
+        }
+        return parse_n(arg, &request->n_accounts);
+    } else if (!strcmp(option, "-o")) {
+        if (!arg || arg[0] != '/') {
+            return xstrdup("-o needs the absolute name of a file as its "
+                           "argument");
+        }
+        free(request->file);
+        request->file = xstrdup(arg);
+    } else {
+        return xasprintf("unknown option \"%s\" (options are %s-n N and "
+                         "-o FILE)", option,
+                         show ? "-hist, -thread, -class CLASS, " : "");
+    }
+    return NULL;
+}
+
+/* Parses the arguments of PREFIX/cost-show or, if 'show' is false, of
+ * PREFIX/cost-slowest, which may have a number first.  Returns NULL if
+ * successful, otherwise an error message that the caller must free. */
+static char *
+parse_request(struct request *request, bool show, int argc,
+              const char *argv[])
+{
+    const char *names[2];
+    size_t n_names = 0, n_max = show ? 1 : 2;
+    bool options = true;
+    bool number = false;
+
+    for (int i = 1; i < argc; i++) {
+        if (options && !strcmp(argv[i], "--")) {
+            options = false;
+            /* Only a name may follow. */
+            n_max = MIN(n_max, n_names + 1);
+        } else if (options && argv[i][0] == '-') {
+            const char *arg = i + 1 < argc ? argv[i + 1] : NULL;
+            bool uses_arg;
+            char *error = parse_option(request, show, argv[i], arg, &uses_arg);
+
+            if (error) {
+                return error;
+            }
+            i += uses_arg;
+        } else if (n_names >= n_max) {
+            return xasprintf("only one %s may be named, not \"%s\" and "
+                             "\"%s\"", request->report->object,
+                             names[n_names - 1], argv[i]);
+        } else {
+            if (!show && options && !n_names) {
+                number = isdigit((unsigned char) argv[i][0]);
+            }
+            names[n_names++] = argv[i];
+        }
+    }
+
+    if (!show && (number || n_names == 2)) {
+        unsigned int n;
+
+        if (!str_to_uint(names[0], 10, &n) || n < 1 || n > COST_MAX_SLOWEST) {
+            return xasprintf("\"%s\" is not a number between 1 and %d",
+                             names[0], COST_MAX_SLOWEST);
+        }
+        request->n_slowest = n;
+        request->name = n_names == 2 ? xstrdup(names[1]) : NULL;
+    } else {
+        request->name = n_names ? xstrdup(names[0]) : NULL;
+    }
+    return NULL;
+}
+
+/* Creates and returns a new request for 'report', of everything. */
+static struct request *
+request_create(const struct cost_report *report)
+{
+    struct request *request = xzalloc(sizeof *request);
+
+    request->report = report;
+    request->class = COST_ALL_CLASSES;
+    request->n_accounts = DEFAULT_ACCOUNTS;
+    request->n_slowest = DEFAULT_SLOWEST;
+    return request;
+}
+
+/* Has the worker do 'request', unless there is an 'error' in it. */
+static void
+submit(struct unixctl_conn *conn, struct request *request, char *error,
+       unixctl_worker_cb *cb)
+{
+    if (error) {
+        unixctl_command_reply_error(conn, error);
+        free(error);
+        request_destroy(request);
+    } else if (!unixctl_worker_do(conn, cb, request)) {
+        request_destroy(request);
+    }
+}
+
+static void
+cost_show(struct unixctl_conn *conn, int argc, const char *argv[],
+          void *report)
+{
+    struct request *request = request_create(report);
+
+    submit(conn, request, parse_request(request, true, argc, argv), do_show);
+}
+
+static void
+cost_slowest(struct unixctl_conn *conn, int argc, const char *argv[],
+             void *report)
+{
+    struct request *request = request_create(report);
+
+    submit(conn, request, parse_request(request, false, argc, argv),
+           do_slowest);
+}
+
+static void
+cost_clear(struct unixctl_conn *conn, int argc, const char *argv[],
+           void *report_)
+{
+    const struct cost_report *report = report_;
+    char *error = NULL;
+    const char *name;
+
+    if (argc > 1 && !strcmp(argv[1], "--")) {
+        argc--;
+        argv++;
+    }
+    name = argc > 1 ? argv[1] : NULL;
+    if (argc > 2) {
+        error = xasprintf("only one %s may be named, not \"%s\" and \"%s\"",
+                          report->object, name, argv[2]);
+    } else if (!cost_accounts_clear(report->kinds, report->n_kinds, name)
+               && name) {
+        error = no_such_account(report, name);
+    }
+    if (error) {
+        unixctl_command_reply_error(conn, error);
+        free(error);
+    } else {
+        unixctl_command_reply(conn, NULL);
+    }
 }
 
 static void
@@ -1029,9 +1491,14 @@ register_command(const struct cost_report *report, const char *name,
 void
 cost_report_register(const struct cost_report *report)
 {
+    if (!start_us) {
+        start_us = time_wall_usec();
+    }
     register_command(report, "cost-show",
-                     "[-hist] [-thread] [-class CLASS] [DP]", INT_MAX,
-                     cost_show);
-    register_command(report, "cost-clear", "[DP]", 1, cost_clear);
-    register_command(report, "cost-slowest", "[N] [DP]", 2, cost_slowest);
+                     "[-hist] [-thread] [-class CLASS] [-n N] [-o FILE] "
+                     "[--] [NAME]", INT_MAX, cost_show);
+    register_command(report, "cost-clear", "[--] [NAME]", 2, cost_clear);
+    register_command(report, "cost-slowest",
+                     "[-n N] [-o FILE] [COUNT] [--] [NAME]", INT_MAX,
+                     cost_slowest);
 }

@@ -27,7 +27,14 @@ struct json;
  *
  * This is the reporting layer of lib/cost.h: the commands PREFIX/cost-show,
  * PREFIX/cost-clear and PREFIX/cost-slowest, in text and JSON, for any kind of
- * account.  The commands run in the main thread.
+ * account.
+ *
+ * The main thread only parses the commands, and clears.  The worker (see
+ * unixctl-worker.h) reads one account after the other, adds it to the text,
+ * or to the file that -o names, and forgets it.  So a report takes some memory
+ * for each account that there is, but that of numbers only for one.
+ *
+ * python/ovs/cost/schema-1.json is the schema of what is in JSON.
  */
 
 /* Counters 'first' up to but excluding 'end', which belong together. */
@@ -38,13 +45,15 @@ struct cost_counter_group {
                                          * be shown in the headline? */
 };
 
-/* What the commands report.  Static. */
+/* What the commands report.  Static.  The worker calls the functions, but
+ * 'class_from_string', which is for the main thread. */
 struct cost_report {
     const char *prefix;                 /* Of commands, such as "upcall". */
     const char *object;                 /* What an account stands for, such as
                                          * "datapath". */
     const struct cost_kind *const *kinds;
-    size_t n_kinds;
+    size_t n_kinds;                     /* At least one.  All of them have the
+                                         * same 'config'. */
 
     const struct cost_counter_group *groups;
     size_t n_groups;
@@ -68,7 +77,11 @@ struct cost_report {
     void (*state_to_json)(struct json *object);
 };
 
-void cost_report_put_real(struct ds *, double);
 void cost_report_register(const struct cost_report *);
+
+/* For other commands, and for functions in 'struct cost_report'. */
+void cost_report_put_real(struct ds *, double);
+struct json *cost_report_json_header(const char *prefix, const char *command,
+                                     struct cost_config *);
 
 #endif /* cost-report.h */

@@ -18,75 +18,81 @@
 
 #include "cost.h"
 
-#include "cost-pmu.h"
+#include "coverage.h"
 #include "openvswitch/vlog.h"
+#include "simap.h"
 #include "smap.h"
+#include "sset.h"
 #include "timeval.h"
+#include "util.h"
 
 VLOG_DEFINE_THIS_MODULE(cost);
+
+COVERAGE_DEFINE(cost_refused);
 
 /* For a function that recording an event calls now and then: were it inlined,
  * recording would have to save registers for it each time. */
 #if __GNUC__
-#define COST_COLD __attribute__((__noinline__))
+#define COST_COLD __attribute__((__noinline__, __cold__))
 #else
 #define COST_COLD
 #endif
 
-struct cost_config cost_config = { true, COST_DEFAULT_SPLIT_INTERVAL };
-
-/* A record in the 'slowest' array of a recorder: these words, followed by the
- * kind's 'n_stages' and 'n_details' words. */
+/* A record in a 'struct cost_slowest': these words, followed by the kind's
+ * 'n_stages' and 'n_details' words. */
 enum {
-    SLOW_TOTAL,                         /* ns, 0 if the record is unused. */
-    SLOW_WHEN,                          /* us since the Epoch. */
+    SLOW_TOTAL,                         /* ns. */
+    SLOW_WHEN,                          /* us since the Epoch, 0 if unused. */
+    SLOW_EXCLUDED,                      /* ns. */
     SLOW_CLASS,
     SLOW_MARKED,                        /* A bit for each known stage. */
     SLOW_N_FIXED
 };
 
-/* States of a recorder.  Either its thread or its account goes first; the one
- * that goes second frees it. */
-enum {
-    RECORDER_IN_USE,                    /* By its thread. */
-    RECORDER_EXITED,                    /* Its thread is gone. */
-    RECORDER_ORPHANED                   /* Its account is gone. */
+/* The slowest events of a recorder. */
+struct cost_slowest {
+    size_t n;                           /* Records. */
+    atomic_uint64_t words[];
 };
 
-struct cost_account {
-    /* Data of any other generation is to be ignored. */
-    atomic_uint32_t generation;
+/* Words of a tally that follow those of its numbers. */
+enum { TALLY_ABOVE, TALLY_SUM, TALLY_SUM_SQ, TALLY_MAX, TALLY_N_EXTRA };
 
+struct cost_account {
     struct ovs_list list_node;          /* In 'accounts'. */
     const struct cost_kind *kind;
     char *name;
-    struct ovs_refcount ref_cnt;        /* Creator and recorders. */
+    struct ovs_refcount ref_cnt;        /* Creator and readers. */
 
-    /* New recorders.  Producers never wait. */
-    struct mpsc_queue registered;
-
-    /* Guarded by 'accounts_mutex'. */
-    struct ovs_list recorders;          /* Taken from 'registered'. */
-    struct cost_snapshot exited;        /* Of threads that are gone. */
-    long long int since;                /* time_msec() of the last clear. */
+    struct ovs_mutex mutex;
+    struct ovs_list recorders OVS_GUARDED;
+    struct cost_snapshot *exited OVS_GUARDED;  /* Of recorders that are gone,
+                                                * or NULL. */
+    long long int since_us OVS_GUARDED; /* Latest clear. */
+    long long int since_ms OVS_GUARDED; /* Same, time_msec(). */
 };
 
-/* Protects the list and what the accounts say it protects.  Recording never
- * takes it; a thread that records for the first time only tries to. */
+/* Protects the list, and what has been deleted.  Recording never takes it. */
 static struct ovs_mutex accounts_mutex = OVS_MUTEX_INITIALIZER;
 static struct ovs_list accounts OVS_GUARDED_BY(accounts_mutex)
     = OVS_LIST_INITIALIZER(&accounts);
+static struct cost_deleted *deleted OVS_GUARDED_BY(accounts_mutex);
+static size_t n_deleted OVS_GUARDED_BY(accounts_mutex);
+static size_t n_accounts OVS_GUARDED_BY(accounts_mutex);
 
-DEFINE_EXTERN_PER_THREAD_DATA(cost_thread, { NULL, NULL, NULL });
+/* Settings of all reports, and the latest configuration. */
+static struct ovs_mutex config_mutex = OVS_MUTEX_INITIALIZER;
+static struct ovs_list configs OVS_GUARDED_BY(config_mutex)
+    = OVS_LIST_INITIALIZER(&configs);
+static struct smap settings OVS_GUARDED_BY(config_mutex)
+    = SMAP_INITIALIZER(&settings);
 
-/* Its destructor tells that a thread has exited. */
-static ovsthread_key_t exit_key;
+DEFINE_EXTERN_PER_THREAD_DATA(cost_thread, { NULL });
 
 /* In a recorder's 'pending', an event is two words, its total in ns and a head
  * that consists of the following, and a word with the ns, or value, of each
  * stage that is marked. */
 enum { PENDING_MAX = 2 + COST_MAX_STAGES };
-BUILD_ASSERT_DECL(PENDING_MAX <= COST_N_PENDING);
 
 static uint64_t
 pending_head(uint32_t class, uint8_t counter, uint16_t marked)
@@ -112,129 +118,406 @@ pending_marked(uint64_t head)
     return head >> 40;
 }
 
-static void cost_accounts_refresh(void) OVS_REQUIRES(accounts_mutex);
-static void cost_account_unref(struct cost_account *);
-
 static size_t
 slow_record_size(const struct cost_kind *kind)
 {
     return SLOW_N_FIXED + kind->n_stages + kind->n_details;
 }
 
+/* Memory. */
+
+/* Returns 'size' bytes of memory, zeroed, which are counted. */
+static void *
+counted_zalloc(size_t size)
+{
+    cost_memory_add(size);
+    return xzalloc(size);
+}
+
+/* Frees 'p', which may be NULL, of 'size' bytes. */
+static void
+counted_free(void *p, size_t size)
+{
+    if (p) {
+        cost_memory_add(-(int64_t) size);
+        free(p);
+    }
+}
+
+static size_t
+counters_size(const struct cost_kind *kind)
+{
+    return kind->n_counters * sizeof(atomic_uint64_t);
+}
+
+static size_t
+tally_size(const struct cost_kind *kind)
+{
+    return ((kind->tally_layout->n_edges + TALLY_N_EXTRA)
+            * sizeof(atomic_uint64_t));
+}
+
+static size_t
+class_size(const struct cost_kind *kind)
+{
+    return (sizeof(struct cost_class)
+            + ((kind->n_tally_rows + kind->n_stages)
+               * sizeof(OVSRCU_TYPE(void *))));
+}
+
+static size_t
+classes_size(size_t n)
+{
+    return (sizeof(struct cost_classes)
+            + n * sizeof(OVSRCU_TYPE(struct cost_class *)));
+}
+
+static size_t
+slowest_size(const struct cost_kind *kind, size_t n)
+{
+    return (sizeof(struct cost_slowest)
+            + n * slow_record_size(kind) * sizeof(atomic_uint64_t));
+}
+
+static size_t
+data_size(const struct cost_kind *kind)
+{
+    return (sizeof(struct cost_data)
+            + kind->n_pending * sizeof(atomic_uint64_t));
+}
+
+/* The parts of a class. */
+
+static atomic_uint64_t *
+class_tally(const struct cost_class *class, size_t row)
+{
+    return ovsrcu_get(void *, &class->parts[row]);
+}
+
+static struct cost_hist *
+class_stage(const struct cost_kind *kind, const struct cost_class *class,
+            size_t stage)
+{
+    return ovsrcu_get(void *, &class->parts[kind->n_tally_rows + stage]);
+}
+
+static struct cost_classes *
+data_classes(const struct cost_data *data)
+{
+    return ovsrcu_get(struct cost_classes *, &data->classes);
+}
+
+static struct cost_class *
+data_class(const struct cost_data *data, size_t i)
+{
+    return ovsrcu_get(struct cost_class *, &data_classes(data)->classes[i]);
+}
+
+static size_t
+data_n_classes(const struct cost_data *data)
+{
+    const struct cost_classes *classes = data_classes(data);
+
+    return classes ? classes->n : 0;
+}
+
+static void
+cost_class_free(const struct cost_kind *kind, struct cost_class *class)
+{
+    if (!class) {
+        return;
+    }
+    for (size_t i = 0; i < kind->n_tally_rows; i++) {
+        counted_free(class_tally(class, i), tally_size(kind));
+    }
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        struct cost_hist *hist = class_stage(kind, class, i);
+
+        if (hist) {
+            cost_hist_uninit(hist);
+            counted_free(hist, sizeof *hist);
+        }
+    }
+    counted_free(ovsrcu_get(atomic_uint64_t *, &class->counters),
+                 counters_size(kind));
+    counted_free(class, class_size(kind));
+}
+
+/* Frees 'data', which no thread can be using any more. */
+static void
+cost_data_free(struct cost_data *data)
+{
+    const struct cost_kind *kind = data->kind;
+    struct cost_slowest *slowest;
+
+    for (size_t i = 0; i < data_n_classes(data); i++) {
+        cost_class_free(kind, data_class(data, i));
+    }
+    counted_free(data_classes(data), classes_size(data_n_classes(data)));
+    slowest = ovsrcu_get(struct cost_slowest *, &data->slowest);
+    if (slowest) {
+        counted_free(slowest, slowest_size(kind, slowest->n));
+    }
+    cost_memory_add(-(int64_t) data_size(kind));
+    free_cacheline(data);
+}
+
+/* Takes away from 'recorder' what it has recorded, if anything.  Its thread
+ * may be about to add an event, which is gone, too. */
+static void
+cost_recorder_take_data(struct cost_recorder *recorder)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+
+    /* Only the recording thread makes it nonnull. */
+    while (data && !atomic_compare_exchange_strong(&recorder->data.p, &data,
+                                                   NULL)) {
+        continue;
+    }
+    if (data) {
+        ovsrcu_postpone(cost_data_free, data);
+    }
+}
+
 /* Configuration. */
 
-/* Applies "cost-accounting", "cost-split-interval" and
- * "cost-hardware-counters" from 'other_config', the column in the Open_vSwitch
- * table (see ovs-vswitchd.conf.db(5)).  Takes effect with the next event of
- * each thread. */
+/* Returns the split interval that is configured as 'key', 'default_interval'
+ * if none is. */
+static uint32_t
+get_interval(const char *key, uint32_t default_interval)
+    OVS_REQUIRES(config_mutex)
+{
+    unsigned long long int interval;
+
+    interval = smap_get_ullong(&settings, key, default_interval);
+    if (interval < 1 || interval > COST_MAX_SPLIT_INTERVAL) {
+        static struct vlog_rate_limit rl = VLOG_RATE_LIMIT_INIT(1, 5);
+
+        VLOG_WARN_RL(&rl, "other_config:%s=%s is not between 1 and %d, "
+                     "using %"PRIu32, key, smap_get_def(&settings, key, ""),
+                     COST_MAX_SPLIT_INTERVAL, default_interval);
+        interval = default_interval;
+    }
+    return interval;
+}
+
+/* Returns true if "cost-accounting" is true, or has 'report' in its list. */
+static bool
+is_enabled(const char *report)
+    OVS_REQUIRES(config_mutex)
+{
+    const char *value = smap_get_def(&settings, "cost-accounting", "true");
+    struct sset reports;
+    bool enabled;
+
+    if (!strcasecmp(value, "true") || !strcasecmp(value, "false")) {
+        return !strcasecmp(value, "true");
+    }
+    sset_init(&reports);
+    sset_from_delimited_string(&reports, value, ", ");
+    enabled = sset_contains(&reports, report);
+    sset_destroy(&reports);
+    return enabled;
+}
+
+static void
+cost_config_apply(struct cost_config *config)
+    OVS_REQUIRES(config_mutex)
+{
+    char *key = xasprintf("cost-split-interval-%s", config->name);
+    bool enabled = is_enabled(config->name);
+    uint32_t interval = config->default_interval;
+
+    if (smap_get(&settings, "cost-split-interval")) {
+        interval = get_interval("cost-split-interval", interval);
+    }
+    interval = get_interval(key, interval);
+    free(key);
+
+    if (!enabled) {
+        interval = 0;
+    }
+    if (config->refresh && enabled != cost_enabled(config)) {
+        config->refresh();
+    }
+    if (interval != cost_split_interval(config)) {
+        if (enabled) {
+            VLOG_INFO("cost accounting of %s on, 1 in %"PRIu32" events split",
+                      config->name, interval);
+        } else {
+            VLOG_INFO("cost accounting of %s off", config->name);
+        }
+    }
+    atomic_store_relaxed(&config->split_interval, interval);
+    if (config->apply) {
+        config->apply(&settings, enabled);
+    }
+}
+
+/* Warns of names in "cost-accounting" that no report has. */
+static void
+check_reports(void)
+    OVS_REQUIRES(config_mutex)
+{
+    const char *value = smap_get_def(&settings, "cost-accounting", "true");
+    const struct cost_config *config;
+    struct sset reports;
+    const char *name;
+
+    if (!strcasecmp(value, "true") || !strcasecmp(value, "false")) {
+        return;
+    }
+    sset_init(&reports);
+    sset_from_delimited_string(&reports, value, ", ");
+    LIST_FOR_EACH (config, list_node, &configs) {
+        sset_find_and_delete(&reports, config->name);
+    }
+    SSET_FOR_EACH (name, &reports) {
+        VLOG_WARN("other_config:cost-accounting: no report \"%s\"", name);
+    }
+    sset_destroy(&reports);
+}
+
+/* Applies the settings whose names start with "cost-" from 'other_config', the
+ * column in the Open_vSwitch table (see ovs-vswitchd.conf.db(5)).  Takes
+ * effect with the next event of each thread. */
 void
 cost_configure(const struct smap *other_config)
 {
-    bool enabled = smap_get_bool(other_config, "cost-accounting", true);
-    long long int interval = smap_get_ullong(other_config,
-                                             "cost-split-interval",
-                                             COST_DEFAULT_SPLIT_INTERVAL);
-    uint32_t old_interval;
+    struct cost_config *config;
+    struct smap_node *node;
+    struct smap new;
 
-    if (interval < 1 || interval > COST_MAX_SPLIT_INTERVAL) {
-        static struct vlog_rate_limit rl = VLOG_RATE_LIMIT_INIT(1, 1);
-
-        VLOG_WARN_RL(&rl, "other_config:cost-split-interval=%s is not "
-                     "between 1 and %d, using %d",
-                     smap_get_def(other_config, "cost-split-interval", ""),
-                     COST_MAX_SPLIT_INTERVAL, COST_DEFAULT_SPLIT_INTERVAL);
-        interval = COST_DEFAULT_SPLIT_INTERVAL;
+    smap_init(&new);
+    SMAP_FOR_EACH (node, other_config) {
+        if (!strncmp(node->key, "cost-", 5)) {
+            smap_add(&new, node->key, node->value);
+        }
     }
 
-    atomic_read_relaxed(&cost_config.split_interval, &old_interval);
-    if (enabled != cost_enabled() || interval != old_interval) {
-        VLOG_INFO("cost accounting %s, stages of 1 in %lld events",
-                  enabled ? "on" : "off", interval);
+    ovs_mutex_lock(&config_mutex);
+    if (!smap_equal(&settings, &new)) {
+        smap_destroy(&settings);
+        smap_clone(&settings, &new);
+        LIST_FOR_EACH (config, list_node, &configs) {
+            cost_config_apply(config);
+        }
+        check_reports();
     }
-    atomic_store_relaxed(&cost_config.split_interval, (uint32_t) interval);
-    if (enabled != cost_enabled()) {
-        ovs_mutex_lock(&accounts_mutex);
-        cost_accounts_refresh();
-        ovs_mutex_unlock(&accounts_mutex);
-        atomic_store_relaxed(&cost_config.enabled, enabled);
+    ovs_mutex_unlock(&config_mutex);
+    smap_destroy(&new);
+}
+
+/* Makes the settings apply to 'config', which is static, if they do not
+ * yet. */
+void
+cost_config_register(struct cost_config *config)
+{
+    const struct cost_config *other;
+
+    ovs_mutex_lock(&config_mutex);
+    LIST_FOR_EACH (other, list_node, &configs) {
+        if (other == config) {
+            goto out;
+        }
     }
-    cost_pmu_configure(enabled && smap_get_bool(other_config,
-                                                "cost-hardware-counters",
-                                                false));
+    ovs_list_push_back(&configs, &config->list_node);
+    cost_config_apply(config);
+out:
+    ovs_mutex_unlock(&config_mutex);
 }
 
 /* Snapshots. */
 
-static void
+/* Makes 'snap' empty, for 'thread', or the empty string if it is to be that of
+ * several.  The caller must free it with cost_snapshot_uninit(). */
+void
 cost_snapshot_init(struct cost_snapshot *snap, const struct cost_kind *kind,
                    const char *thread)
 {
     snap->kind = kind;
-    snap->thread = nullable_xstrdup(thread);
+    ovs_strlcpy(snap->thread, thread, sizeof snap->thread);
     snap->classes = xcalloc(kind->n_classes, sizeof *snap->classes);
-    snap->counters = xcalloc(kind->n_classes, sizeof *snap->counters);
     snap->slowest = NULL;
     snap->n_slowest = 0;
 }
 
 static void
-cost_snapshot_remove_class(struct cost_snapshot *snap, size_t class)
+cost_snapshot_remove_class(struct cost_snapshot *snap, size_t idx)
 {
-    free(snap->classes[class]);
-    snap->classes[class] = NULL;
-    free(snap->counters[class]);
-    snap->counters[class] = NULL;
+    struct cost_class_snapshot *class = snap->classes[idx];
+
+    if (class) {
+        for (size_t i = 0; i < snap->kind->n_stages; i++) {
+            free(class->stages[i]);
+        }
+        free(class);
+        snap->classes[idx] = NULL;
+    }
 }
 
-static void
-cost_snapshot_clear(struct cost_snapshot *snap)
+/* Frees what 'snap' has. */
+void
+cost_snapshot_uninit(struct cost_snapshot *snap)
 {
     for (size_t i = 0; i < snap->kind->n_classes; i++) {
         cost_snapshot_remove_class(snap, i);
     }
     for (size_t i = 0; i < snap->n_slowest; i++) {
-        free(snap->slowest[i].thread);
         free(snap->slowest[i].details);
     }
     free(snap->slowest);
-    snap->slowest = NULL;
-    snap->n_slowest = 0;
-}
-
-static void
-cost_snapshot_uninit(struct cost_snapshot *snap)
-{
-    cost_snapshot_clear(snap);
-    free(snap->thread);
     free(snap->classes);
-    free(snap->counters);
 }
 
 static void
-cost_snapshot_add_class(struct cost_snapshot *snap, size_t class)
+cost_snapshot_destroy(struct cost_snapshot *snap)
+{
+    if (snap) {
+        cost_snapshot_uninit(snap);
+        free(snap);
+    }
+}
+
+static struct cost_class_snapshot *
+cost_snapshot_get_class(struct cost_snapshot *snap, size_t class)
 {
     if (!snap->classes[class]) {
-        const struct cost_kind *kind = snap->kind;
-
-        snap->classes[class] = xmalloc(kind->n_stages
-                                       * sizeof *snap->classes[class]);
-        for (size_t i = 0; i < kind->n_stages; i++) {
-            cost_hist_snapshot_init(&snap->classes[class][i]);
-        }
-        snap->counters[class] = xcalloc(kind->n_counters,
-                                        sizeof *snap->counters[class]);
+        snap->classes[class] = xzalloc(sizeof *snap->classes[class]);
     }
+    return snap->classes[class];
 }
 
-/* Returns true if 'snap', which has 'class', has nothing in it. */
-static bool
-cost_snapshot_class_is_empty(const struct cost_snapshot *snap, size_t class)
+/* The layout of what 'stage' of events of 'kind' is counted in. */
+static const struct cost_hist_layout *
+stage_layout(const struct cost_kind *kind, size_t stage)
 {
-    if (cost_snapshot_count(snap, class)) {
+    return (kind->n_tally_rows && stage == kind->tally_stage
+            ? kind->tally_layout : &cost_hist_exponential);
+}
+
+static struct cost_hist_snapshot *
+cost_class_get_stage(const struct cost_kind *kind,
+                     struct cost_class_snapshot *class, size_t stage)
+{
+    if (!class->stages[stage]) {
+        class->stages[stage] = xmalloc(sizeof *class->stages[stage]);
+        cost_hist_snapshot_init(class->stages[stage],
+                                stage_layout(kind, stage));
+    }
+    return class->stages[stage];
+}
+
+/* Returns true if 'class' has nothing in it. */
+static bool
+cost_class_is_empty(const struct cost_kind *kind,
+                    const struct cost_class_snapshot *class)
+{
+    if (class->n_events) {
         return false;
     }
-    for (size_t i = 0; i < snap->kind->n_counters; i++) {
-        if (snap->counters[class][i]) {
+    for (size_t i = 0; i < kind->n_counters; i++) {
+        if (class->counters[i]) {
             return false;
         }
     }
@@ -261,43 +544,50 @@ cost_snapshot_trim_slowest(struct cost_snapshot *snap)
         qsort(snap->slowest, snap->n_slowest, sizeof *snap->slowest,
               compare_slow_events);
     }
-    while (snap->n_slowest > COST_N_SLOWEST) {
-        snap->n_slowest--;
-        free(snap->slowest[snap->n_slowest].thread);
-        free(snap->slowest[snap->n_slowest].details);
+    while (snap->n_slowest > snap->kind->n_slowest) {
+        free(snap->slowest[--snap->n_slowest].details);
     }
 }
 
 /* Adds 'src' to 'dst', which are of the same kind. */
-static void
+void
 cost_snapshot_merge(struct cost_snapshot *dst, const struct cost_snapshot *src)
 {
     const struct cost_kind *kind = dst->kind;
 
     for (size_t i = 0; i < kind->n_classes; i++) {
-        if (src->classes[i]) {
-            cost_snapshot_add_class(dst, i);
-            for (size_t j = 0; j < kind->n_stages; j++) {
-                cost_hist_snapshot_merge(&dst->classes[i][j],
-                                         &src->classes[i][j]);
+        const struct cost_class_snapshot *from = src->classes[i];
+        struct cost_class_snapshot *to;
+
+        if (!from) {
+            continue;
+        }
+        to = cost_snapshot_get_class(dst, i);
+        to->n_events += from->n_events;
+        for (size_t j = 0; j < kind->n_stages; j++) {
+            if (from->stages[j]) {
+                cost_hist_snapshot_merge(cost_class_get_stage(kind, to, j),
+                                         from->stages[j]);
             }
-            for (size_t j = 0; j < kind->n_counters; j++) {
-                dst->counters[i][j] += src->counters[i][j];
-            }
+        }
+        for (size_t j = 0; j < kind->n_counters; j++) {
+            to->counters[j] += from->counters[j];
         }
     }
 
-    dst->slowest = xrealloc(dst->slowest, ((dst->n_slowest + src->n_slowest)
-                                           * sizeof *dst->slowest));
-    for (size_t i = 0; i < src->n_slowest; i++) {
-        struct cost_slow_event *event = &dst->slowest[dst->n_slowest++];
+    if (src->n_slowest) {
+        dst->slowest = xrealloc(dst->slowest,
+                                ((dst->n_slowest + src->n_slowest)
+                                 * sizeof *dst->slowest));
+        for (size_t i = 0; i < src->n_slowest; i++) {
+            struct cost_slow_event *event = &dst->slowest[dst->n_slowest++];
 
-        *event = src->slowest[i];
-        event->thread = xstrdup(event->thread);
-        event->details = xmemdup(event->details,
-                                 kind->n_details * sizeof *event->details);
+            *event = src->slowest[i];
+            event->details = xmemdup(event->details,
+                                     kind->n_details * sizeof *event->details);
+        }
+        cost_snapshot_trim_slowest(dst);
     }
-    cost_snapshot_trim_slowest(dst);
 }
 
 /* Stores in 'hist' the times that 'stage' took in events of 'class', or of all
@@ -306,10 +596,11 @@ void
 cost_snapshot_stage(const struct cost_snapshot *snap, size_t class,
                     size_t stage, struct cost_hist_snapshot *hist)
 {
-    cost_hist_snapshot_init(hist);
+    cost_hist_snapshot_init(hist, stage_layout(snap->kind, stage));
     for (size_t i = 0; i < snap->kind->n_classes; i++) {
-        if (snap->classes[i] && (class == COST_ALL_CLASSES || class == i)) {
-            cost_hist_snapshot_merge(hist, &snap->classes[i][stage]);
+        if (snap->classes[i] && snap->classes[i]->stages[stage]
+            && (class == COST_ALL_CLASSES || class == i)) {
+            cost_hist_snapshot_merge(hist, snap->classes[i]->stages[stage]);
         }
     }
 }
@@ -323,8 +614,8 @@ cost_snapshot_counter(const struct cost_snapshot *snap, size_t class,
     uint64_t n = 0;
 
     for (size_t i = 0; i < snap->kind->n_classes; i++) {
-        if (snap->counters[i] && (class == COST_ALL_CLASSES || class == i)) {
-            n += snap->counters[i][counter];
+        if (snap->classes[i] && (class == COST_ALL_CLASSES || class == i)) {
+            n += snap->classes[i]->counters[counter];
         }
     }
     return n;
@@ -339,18 +630,18 @@ cost_snapshot_count(const struct cost_snapshot *snap, size_t class)
 
     for (size_t i = 0; i < snap->kind->n_classes; i++) {
         if (snap->classes[i] && (class == COST_ALL_CLASSES || class == i)) {
-            n += snap->classes[i][snap->kind->n_stages - 1].count;
+            n += snap->classes[i]->n_events;
         }
     }
     return n;
 }
 
-/* Reading recorders. */
+/* Reading what is recorded. */
 
-/* Waits until 'recorder' is not being written and returns a value for
- * recorder_read_retry().  '*n_tries' counts the tries. */
+/* Waits until 'data' is not being written and returns a value for
+ * data_read_retry().  '*n_tries' counts the tries. */
 static uint32_t
-recorder_read_begin(struct cost_recorder *recorder, unsigned int *n_tries)
+data_read_begin(struct cost_data *data, unsigned int *n_tries)
 {
     for (;;) {
         uint32_t seq;
@@ -361,35 +652,67 @@ recorder_read_begin(struct cost_recorder *recorder, unsigned int *n_tries)
         if (*n_tries % 64 == 0) {
             xnanosleep_no_quiesce(10000);
         }
-        atomic_read_explicit(&recorder->seq, &seq, memory_order_acquire);
+        atomic_read_explicit(&data->seq, &seq, memory_order_acquire);
         if (!(seq & 1)) {
             return seq;
         }
     }
 }
 
-/* Returns true if 'recorder' was written since recorder_read_begin() returned
- * 'seq', so that what has been read from it must be read again.  Events that
- * were appended to those that are pending don't matter. */
+/* Returns true if 'data' was written since data_read_begin() returned 'seq',
+ * so that what has been read from it must be read again.  Events that were
+ * appended to those that are pending don't matter, nor do tallies. */
 static bool
-recorder_read_retry(struct cost_recorder *recorder, uint32_t seq)
+data_read_retry(struct cost_data *data, uint32_t seq)
 {
     uint32_t now;
 
     atomic_thread_fence(memory_order_acquire);
-    atomic_read_relaxed(&recorder->seq, &now);
+    atomic_read_relaxed(&data->seq, &now);
     return now != seq;
+}
+
+/* Reads 'tally', whose events incremented counter 'row', into 'snap'. */
+static void
+tally_read(const struct cost_kind *kind, atomic_uint64_t *tally, size_t row,
+           struct cost_class_snapshot *snap)
+{
+    struct cost_hist_snapshot *hist
+        = cost_class_get_stage(kind, snap, kind->tally_stage);
+    size_t n_edges = kind->tally_layout->n_edges;
+    uint64_t extra[TALLY_N_EXTRA];
+    uint64_t before = hist->count;
+
+    for (size_t i = 0; i < n_edges; i++) {
+        uint64_t n;
+
+        atomic_read_relaxed(&tally[i], &n);
+        cost_hist_snapshot_add(hist, i, n);
+    }
+    for (size_t i = 0; i < TALLY_N_EXTRA; i++) {
+        atomic_read_relaxed(&tally[n_edges + i], &extra[i]);
+    }
+    if (extra[TALLY_ABOVE]) {
+        struct cost_hist_snapshot above;
+
+        cost_hist_snapshot_init(&above, kind->tally_layout);
+        above.count = above.buckets[n_edges] = extra[TALLY_ABOVE];
+        above.sum = extra[TALLY_SUM];
+        above.sum_sq.u64.lo = extra[TALLY_SUM_SQ];
+        above.min = n_edges;
+        above.max = extra[TALLY_MAX];
+        cost_hist_snapshot_merge(hist, &above);
+    }
+    snap->counters[row] += hist->count - before;
+    snap->n_events += hist->count - before;
 }
 
 /* Adds those of the 'n' words of pending events that are of 'class' to
  * 'snap'. */
 static void
-cost_snapshot_add_pending(struct cost_snapshot *snap, size_t class,
-                          const uint64_t *words, size_t n)
+add_pending(const struct cost_kind *kind, size_t class,
+            const uint64_t *words, size_t n, struct cost_class_snapshot *snap)
 {
-    struct cost_hist_snapshot *stages = snap->classes[class];
-    size_t total = snap->kind->n_stages - 1;
-
     for (size_t i = 0; i < n;) {
         uint64_t total_ns = words[i++];
         uint64_t head = words[i++];
@@ -399,187 +722,647 @@ cost_snapshot_add_pending(struct cost_snapshot *snap, size_t class,
             i += count_1bits(marked);
             continue;
         }
-        cost_hist_snapshot_add(&stages[total], total_ns);
+        snap->n_events++;
+        cost_hist_snapshot_add(cost_class_get_stage(kind, snap,
+                                                    kind->n_stages - 1),
+                               total_ns, 1);
         if (pending_counter(head) != COST_NO_COUNTER) {
-            snap->counters[class][pending_counter(head)]++;
+            snap->counters[pending_counter(head)]++;
         }
         for (; marked; marked = zero_rightmost_1bit(marked)) {
-            cost_hist_snapshot_add(&stages[raw_ctz(marked)], words[i++]);
+            cost_hist_snapshot_add(cost_class_get_stage(kind, snap,
+                                                        raw_ctz(marked)),
+                                   words[i++], 1);
         }
     }
 }
 
-/* Adds what 'recorder' has of 'class' to 'snap', if it is of 'generation'. */
+/* Reads the counters and histograms of 'class', as they are at the moment,
+ * into 'snap'. */
 static void
-cost_class_read(struct cost_recorder *recorder, size_t class_idx,
-                uint32_t generation, struct cost_snapshot *snap)
+class_read(const struct cost_kind *kind, const struct cost_class *class,
+           struct cost_class_snapshot *snap)
 {
-    const struct cost_kind *kind = recorder->kind;
-    uint32_t recorder_generation, seq, n_pending;
-    uint64_t pending[COST_N_PENDING];
-    struct cost_class *class;
-    unsigned int n_tries = 0;
+    atomic_uint64_t *counters = ovsrcu_get(atomic_uint64_t *,
+                                           &class->counters);
 
-    atomic_read_explicit(&recorder->classes[class_idx], &class,
-                         memory_order_acquire);
+    snap->n_events = 0;
+    memset(snap->counters, 0, sizeof snap->counters);
+    for (size_t i = 0; counters && i < kind->n_counters; i++) {
+        atomic_read_relaxed(&counters[i], &snap->counters[i]);
+    }
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        const struct cost_hist *hist = class_stage(kind, class, i);
+
+        if (hist) {
+            cost_hist_read(hist, cost_class_get_stage(kind, snap, i));
+        } else if (snap->stages[i]) {
+            cost_hist_snapshot_init(snap->stages[i], stage_layout(kind, i));
+        }
+    }
+    for (size_t i = 0; i < kind->n_tally_rows; i++) {
+        atomic_uint64_t *tally = class_tally(class, i);
+
+        if (tally) {
+            tally_read(kind, tally, i, snap);
+        }
+    }
+    if (!kind->n_tally_rows && snap->stages[kind->n_stages - 1]) {
+        snap->n_events = snap->stages[kind->n_stages - 1]->count;
+    }
+}
+
+/* Adds what 'data' has of class 'idx' to 'snap', which has nothing of it. */
+static void
+data_read_class(struct cost_data *data, size_t idx, struct cost_snapshot *snap)
+{
+    const struct cost_kind *kind = data->kind;
+    const struct cost_class *class = data_class(data, idx);
+    uint64_t *pending = xmalloc(kind->n_pending * sizeof *pending);
+    struct cost_class_snapshot *to;
+    unsigned int n_tries = 0;
+    uint32_t seq, n_pending;
+
     if (!class) {
+        free(pending);
         return;
     }
 
-    cost_snapshot_add_class(snap, class_idx);
+    to = cost_snapshot_get_class(snap, idx);
     do {
-        seq = recorder_read_begin(recorder, &n_tries);
-        atomic_read_relaxed(&recorder->generation, &recorder_generation);
-        for (size_t i = 0; i < kind->n_stages; i++) {
-            cost_hist_read(&class->stages[i], &snap->classes[class_idx][i]);
-        }
-        for (size_t i = 0; i < kind->n_counters; i++) {
-            atomic_read_relaxed(&class->counters[i],
-                                &snap->counters[class_idx][i]);
-        }
-        atomic_read_explicit(&recorder->n_pending, &n_pending,
+        seq = data_read_begin(data, &n_tries);
+        class_read(kind, class, to);
+        atomic_read_explicit(&data->n_pending, &n_pending,
                              memory_order_acquire);
         for (size_t i = 0; i < n_pending; i++) {
-            atomic_read_relaxed(&recorder->pending[i], &pending[i]);
+            atomic_read_relaxed(&data->pending[i], &pending[i]);
         }
-    } while (recorder_read_retry(recorder, seq));
+    } while (data_read_retry(data, seq));
 
-    if (recorder_generation == generation) {
-        cost_snapshot_add_pending(snap, class_idx, pending, n_pending);
-    }
-    if (recorder_generation != generation
-        || cost_snapshot_class_is_empty(snap, class_idx)) {
-        cost_snapshot_remove_class(snap, class_idx);
+    add_pending(kind, idx, pending, n_pending, to);
+    free(pending);
+    if (cost_class_is_empty(kind, to)) {
+        cost_snapshot_remove_class(snap, idx);
     }
 }
 
-/* Adds the slowest events of 'recorder' to 'snap', if they are of
- * 'generation'. */
+/* Adds the slowest events of 'data' to 'snap', which has none. */
 static void
-cost_slowest_read(struct cost_recorder *recorder, uint32_t generation,
-                  struct cost_snapshot *snap)
+data_read_slowest(struct cost_data *data, struct cost_snapshot *snap)
 {
-    const struct cost_kind *kind = recorder->kind;
-    size_t n_words = COST_N_SLOWEST * slow_record_size(kind);
-    uint64_t *words = xmalloc(n_words * sizeof *words);
-    uint32_t recorder_generation, seq;
+    const struct cost_kind *kind = data->kind;
+    size_t record_size = slow_record_size(kind);
+    uint64_t *words = xmalloc(kind->n_slowest * record_size * sizeof *words);
     unsigned int n_tries = 0;
+    uint32_t seq;
+    size_t n;
 
     do {
-        seq = recorder_read_begin(recorder, &n_tries);
-        atomic_read_relaxed(&recorder->generation, &recorder_generation);
-        for (size_t i = 0; i < n_words; i++) {
-            atomic_read_relaxed(&recorder->slowest[i], &words[i]);
-        }
-    } while (recorder_read_retry(recorder, seq));
+        struct cost_slowest *slowest;
 
-    if (recorder_generation == generation) {
-        snap->slowest = xmalloc(COST_N_SLOWEST * sizeof *snap->slowest);
-        for (size_t i = 0; i < COST_N_SLOWEST; i++) {
-            const uint64_t *w = &words[i * slow_record_size(kind)];
-            struct cost_slow_event *event = &snap->slowest[snap->n_slowest];
-
-            if (!w[SLOW_WHEN]) {
-                continue;
-            }
-            memset(event, 0, sizeof *event);
-            event->total_ns = w[SLOW_TOTAL];
-            event->when_us = w[SLOW_WHEN];
-            event->class = w[SLOW_CLASS];
-            event->marked = w[SLOW_MARKED];
-            memcpy(event->stages, &w[SLOW_N_FIXED],
-                   kind->n_stages * sizeof *event->stages);
-            event->thread = xstrdup(recorder->thread);
-            event->details = xmemdup(&w[SLOW_N_FIXED + kind->n_stages],
-                                     (kind->n_details
-                                      * sizeof *event->details));
-            snap->n_slowest++;
+        seq = data_read_begin(data, &n_tries);
+        slowest = ovsrcu_get(struct cost_slowest *, &data->slowest);
+        n = slowest ? slowest->n : 0;
+        for (size_t i = 0; i < n * record_size; i++) {
+            atomic_read_relaxed(&slowest->words[i], &words[i]);
         }
-        cost_snapshot_trim_slowest(snap);
+    } while (data_read_retry(data, seq));
+
+    if (n) {
+        snap->slowest = xmalloc(n * sizeof *snap->slowest);
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct cost_slow_event *event = &snap->slowest[snap->n_slowest];
+        const uint64_t *w = &words[i * record_size];
+
+        if (!w[SLOW_WHEN]) {
+            continue;
+        }
+        memset(event, 0, sizeof *event);
+        event->total_ns = w[SLOW_TOTAL];
+        event->excluded_ns = w[SLOW_EXCLUDED];
+        event->when_us = w[SLOW_WHEN];
+        event->class = w[SLOW_CLASS];
+        event->marked = w[SLOW_MARKED];
+        memcpy(event->stages, &w[SLOW_N_FIXED],
+               kind->n_stages * sizeof *event->stages);
+        ovs_strlcpy(event->thread, snap->thread, sizeof event->thread);
+        event->details = xmemdup(&w[SLOW_N_FIXED + kind->n_stages],
+                                 kind->n_details * sizeof *event->details);
+        snap->n_slowest++;
     }
     free(words);
+    cost_snapshot_trim_slowest(snap);
+}
+
+/* Initializes 'snap' with what 'data', which may be NULL, has recorded of
+ * 'thread'. */
+static void
+data_read(struct cost_data *data, const struct cost_kind *kind,
+          const char *thread, struct cost_snapshot *snap)
+{
+    cost_snapshot_init(snap, kind, thread);
+    if (data) {
+        for (size_t i = 0; i < data_n_classes(data); i++) {
+            data_read_class(data, i, snap);
+        }
+        data_read_slowest(data, snap);
+    }
+}
+
+/* Accounts. */
+
+/* Creates and returns a new account for events of 'kind', with 'name', which
+ * should be unique among those of its kind.  Any thread may call this. */
+struct cost_account *
+cost_account_create(const struct cost_kind *kind, const char *name)
+{
+    struct cost_account *account = xzalloc(sizeof *account);
+
+    ovs_assert(kind->n_stages <= COST_MAX_STAGES);
+    ovs_assert(kind->n_counters <= COST_MAX_COUNTERS);
+    ovs_assert(kind->n_slowest <= COST_MAX_SLOWEST);
+    ovs_assert(!kind->n_pending || kind->n_pending > PENDING_MAX);
+
+    cost_clock_init();
+    cost_config_register(kind->config);
+
+    account->kind = kind;
+    account->name = xstrdup(name);
+    ovs_refcount_init(&account->ref_cnt);
+    ovs_mutex_init(&account->mutex);
+    ovs_mutex_lock(&account->mutex);
+    ovs_list_init(&account->recorders);
+    account->since_us = time_wall_usec();
+    account->since_ms = time_msec();
+    ovs_mutex_unlock(&account->mutex);
+
+    ovs_mutex_lock(&accounts_mutex);
+    ovs_list_push_back(&accounts, &account->list_node);
+    n_accounts++;
+    ovs_mutex_unlock(&accounts_mutex);
+    cost_memory_add(sizeof *account);
+    return account;
 }
 
 static void
-cost_recorder_read(struct cost_recorder *recorder, struct cost_snapshot *snap)
+cost_account_unref(struct cost_account *account)
 {
-    uint32_t generation;
-
-    atomic_read_relaxed(&recorder->account->generation, &generation);
-    cost_snapshot_init(snap, recorder->kind, recorder->thread);
-    for (size_t i = 0; i < recorder->kind->n_classes; i++) {
-        cost_class_read(recorder, i, generation, snap);
+    if (ovs_refcount_unref(&account->ref_cnt) == 1) {
+        ovs_mutex_lock(&account->mutex);
+        cost_snapshot_destroy(account->exited);
+        ovs_mutex_unlock(&account->mutex);
+        ovs_mutex_destroy(&account->mutex);
+        free(account->name);
+        counted_free(account, sizeof *account);
     }
-    cost_slowest_read(recorder, generation, snap);
 }
 
-/* Recorders. */
-
+/* Adds 'src' to 'account''s numbers of recorders that are gone. */
 static void
-cost_recorder_free(struct cost_recorder *recorder)
+add_exited(struct cost_account *account, const struct cost_snapshot *src)
+    OVS_REQUIRES(account->mutex)
 {
-    for (size_t i = 0; i < recorder->kind->n_classes; i++) {
-        struct cost_class *class;
-
-        atomic_read_relaxed(&recorder->classes[i], &class);
-        free(class);
+    if (!account->exited) {
+        account->exited = xmalloc(sizeof *account->exited);
+        cost_snapshot_init(account->exited, account->kind, "exited");
     }
-    free(recorder->classes);
-    free(recorder->slowest);
-    free(recorder->thread);
-    cost_account_unref(recorder->account);
+    cost_snapshot_merge(account->exited, src);
+}
+
+/* Moves what 'recorder' has to its account's numbers of recorders that are
+ * gone, and frees it. */
+static void
+remove_recorder(struct cost_account *account, struct cost_recorder *recorder)
+    OVS_REQUIRES(account->mutex)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+
+    if (data) {
+        struct cost_snapshot snap;
+
+        data_read(data, account->kind, recorder->thread, &snap);
+        add_exited(account, &snap);
+        cost_snapshot_uninit(&snap);
+        cost_recorder_take_data(recorder);
+    }
+    ovs_list_remove(&recorder->list_node);
+    cost_memory_add(-(int64_t) sizeof *recorder);
     free_cacheline(recorder);
 }
 
-/* Called when a thread exits that has 'recorders'. */
 static void
-cost_thread_exit(void *recorders)
+add_deleted(const struct cost_kind *kind, const struct cost_snapshot *snap)
+    OVS_REQUIRES(accounts_mutex)
 {
-    struct cost_recorder *recorder = recorders;
+    struct cost_deleted *d;
+    size_t i;
 
-    while (recorder) {
-        struct cost_recorder *next = recorder->next;
-        int state = RECORDER_IN_USE;
-
-        if (!atomic_compare_exchange_strong(&recorder->state, &state,
-                                            RECORDER_EXITED)) {
-            cost_recorder_free(recorder);
-        }
-        recorder = next;
+    for (i = 0; i < n_deleted && deleted[i].kind != kind; i++) {
+        continue;
+    }
+    if (i == n_deleted) {
+        deleted = xrealloc(deleted, (n_deleted + 1) * sizeof *deleted);
+        d = &deleted[n_deleted++];
+        d->kind = kind;
+        d->n_accounts = 0;
+        cost_snapshot_init(&d->total, kind, "");
+    }
+    d = &deleted[i];
+    d->n_accounts++;
+    if (snap) {
+        cost_snapshot_merge(&d->total, snap);
     }
 }
 
-/* Frees the calling thread's recorders whose account is gone. */
-static void
-cost_thread_free_orphans(struct cost_thread *thread)
+/* Destroys 'account', which may be NULL, and those of its recorders that have
+ * not been released.  No event of it may be recorded any more.  Any thread may
+ * call this. */
+void
+cost_account_destroy(struct cost_account *account)
 {
-    struct cost_recorder **prev = &thread->recorders;
+    struct cost_recorder *recorder;
 
-    while (*prev) {
-        struct cost_recorder *recorder = *prev;
-        int state;
+    if (!account) {
+        return;
+    }
 
-        atomic_read_explicit(&recorder->state, &state, memory_order_acquire);
-        if (state == RECORDER_ORPHANED) {
-            *prev = recorder->next;
-            if (thread->latest == recorder) {
-                thread->latest = NULL;
+    /* Readers get an account's numbers either from it or as deleted. */
+    ovs_mutex_lock(&accounts_mutex);
+    ovs_list_remove(&account->list_node);
+    n_accounts--;
+    ovs_mutex_lock(&account->mutex);
+    LIST_FOR_EACH_SAFE (recorder, list_node, &account->recorders) {
+        remove_recorder(account, recorder);
+    }
+    add_deleted(account->kind, account->exited);
+    ovs_mutex_unlock(&account->mutex);
+    ovs_mutex_unlock(&accounts_mutex);
+    cost_account_unref(account);
+}
+
+/* Returns the recorder of 'account' for the thread named 'thread', which is
+ * created if there is none.  The caller owns it, and makes sure that one
+ * thread at a time uses it, which may be any.  Any thread may call this. */
+struct cost_recorder *
+cost_recorder_get(struct cost_account *account, const char *thread)
+{
+    struct cost_recorder *recorder;
+
+    ovs_mutex_lock(&account->mutex);
+    LIST_FOR_EACH (recorder, list_node, &account->recorders) {
+        if (!strncmp(recorder->thread, thread, sizeof recorder->thread - 1)) {
+            goto out;
+        }
+    }
+
+    recorder = xzalloc_cacheline(sizeof *recorder);
+    cost_memory_add(sizeof *recorder);
+    ovsrcu_init(&recorder->data, NULL);
+    recorder->kind = account->kind;
+    recorder->account = account;
+    recorder->split_interval = cost_split_interval(account->kind->config);
+    recorder->split_in = cost_split_gap(recorder->split_interval);
+    ovs_strlcpy(recorder->thread, thread, sizeof recorder->thread);
+    ovs_list_push_back(&account->recorders, &recorder->list_node);
+out:
+    ovs_mutex_unlock(&account->mutex);
+    return recorder;
+}
+
+/* Releases 'recorder', which may be NULL and no thread may be using any more.
+ * Its account keeps its numbers.  Any thread may call this. */
+void
+cost_recorder_release(struct cost_recorder *recorder)
+{
+    if (recorder) {
+        struct cost_account *account = recorder->account;
+
+        ovs_mutex_lock(&account->mutex);
+        remove_recorder(account, recorder);
+        ovs_mutex_unlock(&account->mutex);
+    }
+}
+
+/* Returns true if 'account' is one of 'kinds' and named 'name', or that is
+ * NULL. */
+static bool
+cost_account_matches(const struct cost_account *account,
+                     const struct cost_kind *const kinds[], size_t n_kinds,
+                     const char *name)
+{
+    for (size_t i = 0; i < n_kinds; i++) {
+        if (account->kind == kinds[i]) {
+            const char *at = (account->kind->typed_names
+                              ? strchr(account->name, '@') : NULL);
+
+            return (!name || !strcmp(name, account->name)
+                    || (at && !strcmp(name, at + 1)));
+        }
+    }
+    return false;
+}
+
+/* Makes the accounts of 'kinds' have what others have counted so far. */
+static void
+cost_refresh(const struct cost_kind *const kinds[], size_t n_kinds)
+{
+    for (size_t i = 0; i < n_kinds; i++) {
+        if (kinds[i]->config->refresh
+            && (!i || kinds[i]->config != kinds[i - 1]->config)) {
+            kinds[i]->config->refresh();
+        }
+    }
+}
+
+static int
+compare_accounts(const void *a_, const void *b_)
+{
+    const struct cost_account *const *a = a_, *const *b = b_;
+
+    return strcmp((*a)->name, (*b)->name);
+}
+
+/* Stores in 'all' the accounts named 'name', or all accounts if 'name' is
+ * NULL, whose kind is one of 'kinds', and, in that case, what those that are
+ * deleted add up to.  An account of a kind with 'typed_names', "TYPE@NAME",
+ * goes by the name of "NAME", too.  The caller must free it with
+ * cost_accounts_put().
+ *
+ * An account that is destroyed afterwards can still be read, so that it is
+ * counted exactly once. */
+void
+cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
+                  const char *name, struct cost_accounts *all)
+{
+    struct cost_account *account;
+
+    cost_refresh(kinds, n_kinds);
+    memset(all, 0, sizeof *all);
+    ovs_mutex_lock(&accounts_mutex);
+    all->accounts = xmalloc(n_accounts * sizeof *all->accounts);
+    LIST_FOR_EACH (account, list_node, &accounts) {
+        if (cost_account_matches(account, kinds, n_kinds, name)) {
+            ovs_refcount_ref(&account->ref_cnt);
+            all->accounts[all->n++] = account;
+        }
+    }
+    all->deleted = xmalloc(n_deleted * sizeof *all->deleted);
+    for (size_t i = 0; !name && i < n_kinds; i++) {
+        for (size_t j = 0; j < n_deleted; j++) {
+            if (deleted[j].kind == kinds[i]) {
+                struct cost_deleted *d = &all->deleted[all->n_deleted++];
+
+                d->kind = kinds[i];
+                d->n_accounts = deleted[j].n_accounts;
+                cost_snapshot_init(&d->total, kinds[i], "");
+                cost_snapshot_merge(&d->total, &deleted[j].total);
             }
-            cost_recorder_free(recorder);
-        } else {
-            prev = &recorder->next;
         }
+    }
+    ovs_mutex_unlock(&accounts_mutex);
+    qsort(all->accounts, all->n, sizeof *all->accounts, compare_accounts);
+}
+
+/* Frees what 'all' has. */
+void
+cost_accounts_put(struct cost_accounts *all)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        cost_account_unref(all->accounts[i]);
+    }
+    free(all->accounts);
+    for (size_t i = 0; i < all->n_deleted; i++) {
+        cost_snapshot_uninit(&all->deleted[i].total);
+    }
+    free(all->deleted);
+}
+
+const char *
+cost_account_name(const struct cost_account *account)
+{
+    return account->name;
+}
+
+const struct cost_kind *
+cost_account_kind(const struct cost_account *account)
+{
+    return account->kind;
+}
+
+/* What the recorders of an account had at one point in time. */
+struct readable {
+    struct cost_data *data;             /* Or NULL. */
+    char thread[COST_THREAD_NAME_MAX];
+};
+
+/* Returns what can be read from 'account''s recorders, '*n' of them, until the
+ * calling thread quiesces.  The caller must free it. */
+static struct readable *
+get_readable(struct cost_account *account, size_t *n)
+    OVS_REQUIRES(account->mutex)
+{
+    size_t n_recorders = ovs_list_size(&account->recorders);
+    struct readable *readable = xmalloc(n_recorders * sizeof *readable);
+    struct cost_recorder *recorder;
+
+    *n = 0;
+    LIST_FOR_EACH (recorder, list_node, &account->recorders) {
+        struct readable *r = &readable[(*n)++];
+
+        r->data = ovsrcu_get(struct cost_data *, &recorder->data);
+        ovs_strlcpy(r->thread, recorder->thread, sizeof r->thread);
+    }
+    return readable;
+}
+
+/* Adds what 'data' has to 'summary'. */
+static void
+data_summarize(struct cost_data *data, struct cost_summary *summary)
+{
+    size_t last = data->kind->n_stages - 1;
+    struct cost_snapshot snap;
+
+    cost_snapshot_init(&snap, data->kind, "");
+    for (size_t i = 0; i < data_n_classes(data); i++) {
+        data_read_class(data, i, &snap);
+        if (snap.classes[i]) {
+            const struct cost_class_snapshot *class = snap.classes[i];
+
+            summary->n_events += class->n_events;
+            summary->timed_ns += (class->stages[last]
+                                  ? class->stages[last]->sum : 0);
+        }
+    }
+    cost_snapshot_uninit(&snap);
+}
+
+/* Stores in 'summary' what 'account' adds up to.  The calling thread must not
+ * be quiescent.  Takes a few microseconds per thread that recorded. */
+void
+cost_account_summarize(struct cost_account *account,
+                       struct cost_summary *summary)
+{
+    struct readable *readable;
+    size_t n;
+
+    summary->n_events = summary->timed_ns = 0;
+    ovs_mutex_lock(&account->mutex);
+    readable = get_readable(account, &n);
+    if (account->exited) {
+        struct cost_hist_snapshot total;
+
+        cost_snapshot_stage(account->exited, COST_ALL_CLASSES,
+                            account->kind->n_stages - 1, &total);
+        summary->n_events = cost_snapshot_count(account->exited,
+                                                COST_ALL_CLASSES);
+        summary->timed_ns = total.sum;
+    }
+    ovs_mutex_unlock(&account->mutex);
+
+    for (size_t i = 0; i < n; i++) {
+        if (readable[i].data) {
+            data_summarize(readable[i].data, summary);
+        }
+    }
+    free(readable);
+}
+
+/* Reads 'account' into 'snap', which the caller must free with
+ * cost_account_snapshot_uninit().  The calling thread must not be
+ * quiescent.
+ *
+ * Takes no lock that recording takes, and holds the account's own only while
+ * it looks for what there is to read. */
+void
+cost_account_read(struct cost_account *account,
+                  struct cost_account_snapshot *snap)
+{
+    struct cost_snapshot *exited;
+    struct readable *readable;
+    size_t n;
+
+    snap->kind = account->kind;
+    snap->name = xstrdup(account->name);
+
+    ovs_mutex_lock(&account->mutex);
+    readable = get_readable(account, &n);
+    snap->threads = xmalloc((n + 1) * sizeof *snap->threads);
+    snap->n_threads = n + 1;
+    exited = &snap->threads[n];
+    cost_snapshot_init(exited, account->kind, "exited");
+    if (account->exited) {
+        cost_snapshot_merge(exited, account->exited);
+    }
+    snap->since_us = account->since_us;
+    snap->elapsed_ms = time_msec() - account->since_ms;
+    ovs_mutex_unlock(&account->mutex);
+
+    for (size_t i = 0; i < n; i++) {
+        data_read(readable[i].data, account->kind, readable[i].thread,
+                  &snap->threads[i]);
+    }
+    free(readable);
+
+    cost_snapshot_init(&snap->total, account->kind, "");
+    for (size_t i = 0; i < snap->n_threads; i++) {
+        cost_snapshot_merge(&snap->total, &snap->threads[i]);
     }
 }
 
-/* Returns the calling thread's name without what makes it unique over time,
- * "pmd-c01" instead of "pmd-c01/id:9". */
-static char *
-thread_name(void)
+/* Frees what 'snap' has. */
+void
+cost_account_snapshot_uninit(struct cost_account_snapshot *snap)
 {
-    const char *name = get_subprogram_name();
+    for (size_t i = 0; i < snap->n_threads; i++) {
+        cost_snapshot_uninit(&snap->threads[i]);
+    }
+    free(snap->threads);
+    cost_snapshot_uninit(&snap->total);
+    free(snap->name);
+}
 
-    return name[0] ? xmemdup0(name, strcspn(name, "/")) : xstrdup("main");
+static void
+cost_account_clear(struct cost_account *account)
+{
+    struct cost_recorder *recorder;
+
+    ovs_mutex_lock(&account->mutex);
+    LIST_FOR_EACH (recorder, list_node, &account->recorders) {
+        cost_recorder_take_data(recorder);
+    }
+    cost_snapshot_destroy(account->exited);
+    account->exited = NULL;
+    account->since_us = time_wall_usec();
+    account->since_ms = time_msec();
+    ovs_mutex_unlock(&account->mutex);
+}
+
+/* Clears the accounts that cost_accounts_get() would get, and deleted ones.
+ * Returns the number of accounts.  An event that is in progress counts when it
+ * stops. */
+size_t
+cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
+                    const char *name)
+{
+    struct cost_account *account;
+    size_t n = 0;
+
+    cost_refresh(kinds, n_kinds);
+    ovs_mutex_lock(&accounts_mutex);
+    LIST_FOR_EACH (account, list_node, &accounts) {
+        if (cost_account_matches(account, kinds, n_kinds, name)) {
+            cost_account_clear(account);
+            n++;
+        }
+    }
+    for (size_t i = 0; !name && i < n_kinds; i++) {
+        for (size_t j = 0; j < n_deleted; j++) {
+            if (deleted[j].kind == kinds[i]) {
+                cost_snapshot_uninit(&deleted[j].total);
+                deleted[j] = deleted[--n_deleted];
+                break;
+            }
+        }
+    }
+    ovs_mutex_unlock(&accounts_mutex);
+    return n;
+}
+
+/* Adds what accounting takes to 'usage', for "memory/show". */
+void
+cost_get_memory_usage(struct simap *usage)
+{
+    uint64_t bytes;
+
+    atomic_read_relaxed(&cost_memory, &bytes);
+    simap_increase(usage, "cost-kb", MIN(DIV_ROUND_UP(bytes, 1024), UINT_MAX));
+    ovs_mutex_lock(&accounts_mutex);
+    simap_increase(usage, "cost-accounts", n_accounts);
+    ovs_mutex_unlock(&accounts_mutex);
+}
+
+/* Recording. */
+
+/* Starts writing anything of 'data', which the calling thread records, but
+ * more pending events or a tally. */
+static void
+data_write_begin(struct cost_data *data)
+{
+    uint32_t seq;
+
+    atomic_read_relaxed(&data->seq, &seq);
+    atomic_store_relaxed(&data->seq, seq + 1);
+    atomic_thread_fence(memory_order_release);
+}
+
+static void
+data_write_end(struct cost_data *data)
+{
+    uint32_t seq;
+
+    atomic_read_relaxed(&data->seq, &seq);
+    atomic_store_explicit(&data->seq, seq + 1, memory_order_release);
 }
 
 /* Returns how many events to go until one is split, at random, so that 1 in
@@ -590,465 +1373,231 @@ cost_split_gap(uint32_t interval)
     return interval > 1 ? 1 + random_range(2 * interval - 1) : 1;
 }
 
-static struct cost_recorder *
-cost_recorder_create(struct cost_account *account)
+/* Chooses the event of 'recorder' to be split after this one, which is split,
+ * for 'interval', the configured one. */
+void COST_COLD
+cost_recorder_split__(struct cost_recorder *recorder, uint32_t interval)
 {
-    struct cost_recorder *recorder = xzalloc_cacheline(sizeof *recorder);
-    const struct cost_kind *kind = account->kind;
-
-    ovs_refcount_ref(&account->ref_cnt);
-    recorder->account = account;
-    recorder->kind = kind;
-    recorder->values = kind->values;
-    recorder->latest_class = UINT32_MAX;
-    atomic_read_relaxed(&cost_config.split_interval,
-                        &recorder->split_interval);
-    recorder->split_in = cost_split_gap(recorder->split_interval);
-    atomic_init(&recorder->seq, 0);
-    atomic_init(&recorder->generation, 0);
-    atomic_init(&recorder->n_pending, 0);
-    for (size_t i = 0; i < COST_N_PENDING; i++) {
-        atomic_init(&recorder->pending[i], 0);
-    }
-    recorder->slowest = xmalloc(COST_N_SLOWEST * slow_record_size(kind)
-                                * sizeof *recorder->slowest);
-    recorder->classes = xmalloc(kind->n_classes * sizeof *recorder->classes);
-    for (size_t i = 0; i < COST_N_SLOWEST * slow_record_size(kind); i++) {
-        atomic_init(&recorder->slowest[i], 0);
-    }
-    for (size_t i = 0; i < kind->n_classes; i++) {
-        atomic_init(&recorder->classes[i], NULL);
-    }
-    atomic_init(&recorder->state, RECORDER_IN_USE);
-    recorder->thread = thread_name();
-    return recorder;
+    recorder->split_interval = interval;
+    recorder->split_in = cost_split_gap(interval);
 }
 
-/* Takes new recorders of 'account' from the queue, and replaces up to
- * 'max_exited' recorders of threads that are gone by what they recorded. */
-static void
-cost_account_collect(struct cost_account *account, size_t max_exited)
-    OVS_REQUIRES(accounts_mutex)
+/* Makes place in 'data' for class 'idx'. */
+static struct cost_classes *
+data_grow_classes(struct cost_data *data, size_t idx)
 {
-    struct cost_recorder *recorder;
-    struct mpsc_queue_node *node;
+    struct cost_classes *old = data_classes(data);
+    size_t n_old = old ? old->n : 0;
+    struct cost_classes *new;
+    size_t n = idx + 1;
 
-    /* A recorder whose thread is just inserting it is empty so far. */
-    mpsc_queue_acquire(&account->registered);
-    while (mpsc_queue_poll(&account->registered, &node) == MPSC_QUEUE_ITEM) {
-        recorder = CONTAINER_OF(node, struct cost_recorder, queue_node);
-        ovs_list_push_back(&account->recorders, &recorder->list_node);
-    }
-    mpsc_queue_release(&account->registered);
-
-    LIST_FOR_EACH_SAFE (recorder, list_node, &account->recorders) {
-        int state;
-
-        atomic_read_explicit(&recorder->state, &state, memory_order_acquire);
-        if (state == RECORDER_EXITED && max_exited) {
-            struct cost_snapshot snap;
-
-            max_exited--;
-            cost_recorder_read(recorder, &snap);
-            cost_snapshot_merge(&account->exited, &snap);
-            cost_snapshot_uninit(&snap);
-
-            ovs_list_remove(&recorder->list_node);
-            cost_recorder_free(recorder);
-        }
-    }
-}
-
-/* Returns the calling thread's recorder for 'account'.  Creates it if
- * necessary. */
-struct cost_recorder *
-cost_recorder_get(struct cost_account *account)
-{
-    struct cost_thread *thread = cost_thread_get();
-    struct cost_recorder *recorder;
-
-    if (thread->latest && thread->latest->account == account) {
-        return thread->latest;
-    }
-    for (recorder = thread->recorders; recorder; recorder = recorder->next) {
-        if (recorder->account == account) {
-            thread->latest = recorder;
-            return recorder;
-        }
-    }
-
-    cost_thread_free_orphans(thread);
-    recorder = cost_recorder_create(account);
-    recorder->next = thread->recorders;
-    thread->recorders = thread->latest = recorder;
-    ovsthread_setspecific(exit_key, recorder);
-    mpsc_queue_insert(&account->registered, &recorder->queue_node);
-
-    /* Threads that come and go must not pile up when nobody asks for a report.
-     * The calling thread has better things to do, so as long as more go than
-     * come is enough. */
-    if (!ovs_mutex_trylock(&accounts_mutex)) {
-        cost_account_collect(account, 2);
-        ovs_mutex_unlock(&accounts_mutex);
-    }
-    return recorder;
-}
-
-/* Accounts. */
-
-/* Creates and returns a new account for events of 'kind', with 'name', which
- * should be unique among those of its kind. */
-struct cost_account *
-cost_account_create(const struct cost_kind *kind, const char *name)
-{
-    static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
-    struct cost_account *account = xzalloc(sizeof *account);
-
-    ovs_assert(kind->n_stages <= COST_MAX_STAGES);
-    ovs_assert(kind->n_counters <= COST_MAX_COUNTERS);
-
-    cost_clock_init();
-    if (ovsthread_once_start(&once)) {
-        ovsthread_key_create(&exit_key, cost_thread_exit);
-        ovsthread_once_done(&once);
-    }
-
-    account->kind = kind;
-    account->name = xstrdup(name);
-    ovs_refcount_init(&account->ref_cnt);
-    atomic_init(&account->generation, 1);
-    mpsc_queue_init(&account->registered);
-    ovs_list_init(&account->recorders);
-    cost_snapshot_init(&account->exited, kind, "exited");
-    account->since = time_msec();
-
-    ovs_mutex_lock(&accounts_mutex);
-    ovs_list_push_back(&accounts, &account->list_node);
-    ovs_mutex_unlock(&accounts_mutex);
-    return account;
-}
-
-static void
-cost_account_unref(struct cost_account *account)
-{
-    if (ovs_refcount_unref(&account->ref_cnt) == 1) {
-        mpsc_queue_destroy(&account->registered);
-        cost_snapshot_uninit(&account->exited);
-        free(account->name);
-        free(account);
-    }
-}
-
-/* Destroys 'account', which may be NULL.  No event of it may be in progress or
- * start any more. */
-void
-cost_account_destroy(struct cost_account *account)
-{
-    struct cost_recorder *recorder;
-
-    if (!account) {
-        return;
-    }
-
-    ovs_mutex_lock(&accounts_mutex);
-    ovs_list_remove(&account->list_node);
-    cost_account_collect(account, SIZE_MAX);
-    LIST_FOR_EACH_SAFE (recorder, list_node, &account->recorders) {
-        int state = RECORDER_IN_USE;
-
-        ovs_list_remove(&recorder->list_node);
-        if (!atomic_compare_exchange_strong(&recorder->state, &state,
-                                            RECORDER_ORPHANED)) {
-            cost_recorder_free(recorder);
-        }
-    }
-    ovs_mutex_unlock(&accounts_mutex);
-    cost_account_unref(account);
-}
-
-/* Makes accounts have what others have counted so far. */
-static void
-cost_accounts_refresh(void)
-{
-    struct cost_account *account;
-
-    LIST_FOR_EACH (account, list_node, &accounts) {
-        if (account->kind->refresh) {
-            account->kind->refresh();
-        }
-    }
-}
-
-static bool
-cost_account_matches(const struct cost_account *account,
-                     const struct cost_kind *const kinds[], size_t n_kinds,
-                     const char *name)
-{
-    for (size_t i = 0; i < n_kinds; i++) {
-        if (account->kind == kinds[i]) {
-            const char *at = strchr(account->name, '@');
-
-            return (!name || !strcmp(name, account->name)
-                    || (at && !strcmp(name, at + 1)));
-        }
-    }
-    return false;
-}
-
-static int
-compare_account_snapshots(const void *a_, const void *b_)
-{
-    const struct cost_account_snapshot *a = a_, *b = b_;
-
-    return strcmp(a->name, b->name);
-}
-
-/* Reads the accounts named 'name', or all accounts if 'name' is NULL, whose
- * kind is one of 'kinds'.  An account that is named "TYPE@NAME" goes by the
- * name of "NAME", too.  Returns their number and stores them in '*snaps',
- * sorted by name, which the caller must free with cost_accounts_free().
- *
- * Takes no lock that recording takes. */
-size_t
-cost_accounts_read(const struct cost_kind *const kinds[], size_t n_kinds,
-                   const char *name, struct cost_account_snapshot **snaps)
-{
-    struct cost_account *account;
-    size_t n = 0;
-
-    *snaps = NULL;
-    ovs_mutex_lock(&accounts_mutex);
-    cost_accounts_refresh();
-    LIST_FOR_EACH (account, list_node, &accounts) {
-        struct cost_account_snapshot *snap;
-        struct cost_recorder *recorder;
-
-        if (!cost_account_matches(account, kinds, n_kinds, name)) {
-            continue;
-        }
-        cost_account_collect(account, SIZE_MAX);
-
-        *snaps = xrealloc(*snaps, (n + 1) * sizeof **snaps);
-        snap = &(*snaps)[n++];
-        snap->kind = account->kind;
-        snap->name = xstrdup(account->name);
-        snap->elapsed_ms = time_msec() - account->since;
-        snap->threads = xmalloc((ovs_list_size(&account->recorders) + 1)
-                                * sizeof *snap->threads);
-        snap->n_threads = 0;
-        LIST_FOR_EACH (recorder, list_node, &account->recorders) {
-            cost_recorder_read(recorder, &snap->threads[snap->n_threads++]);
-        }
-        cost_snapshot_init(&snap->threads[snap->n_threads], account->kind,
-                           account->exited.thread);
-        cost_snapshot_merge(&snap->threads[snap->n_threads++],
-                            &account->exited);
-
-        cost_snapshot_init(&snap->total, account->kind, NULL);
-        for (size_t i = 0; i < snap->n_threads; i++) {
-            cost_snapshot_merge(&snap->total, &snap->threads[i]);
-        }
-    }
-    ovs_mutex_unlock(&accounts_mutex);
-    if (n) {
-        qsort(*snaps, n, sizeof **snaps, compare_account_snapshots);
-    }
-    return n;
-}
-
-/* Frees the 'n' snapshots in 'snaps'. */
-void
-cost_accounts_free(struct cost_account_snapshot *snaps, size_t n)
-{
+    new = counted_zalloc(classes_size(n));
+    new->n = n;
     for (size_t i = 0; i < n; i++) {
-        for (size_t j = 0; j < snaps[i].n_threads; j++) {
-            cost_snapshot_uninit(&snaps[i].threads[j]);
-        }
-        free(snaps[i].threads);
-        cost_snapshot_uninit(&snaps[i].total);
-        free(snaps[i].name);
+        ovsrcu_init(&new->classes[i],
+                    (i < n_old ? ovsrcu_get_protected(struct cost_class *,
+                                                      &old->classes[i])
+                     : NULL));
     }
-    free(snaps);
+    ovsrcu_set(&data->classes, new);
+    if (old) {
+        cost_memory_add(-(int64_t) classes_size(n_old));
+        ovsrcu_postpone(free, old);
+    }
+    return new;
 }
 
-/* Clears the accounts that cost_accounts_read() would read.  Returns their
- * number.  An event that is in progress counts when it stops. */
-size_t
-cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
-                    const char *name)
-{
-    struct cost_account *account;
-    size_t n = 0;
-
-    ovs_mutex_lock(&accounts_mutex);
-    cost_accounts_refresh();
-    LIST_FOR_EACH (account, list_node, &accounts) {
-        uint32_t generation;
-
-        if (!cost_account_matches(account, kinds, n_kinds, name)) {
-            continue;
-        }
-        atomic_read_relaxed(&account->generation, &generation);
-        generation++;
-        atomic_store_relaxed(&account->generation,
-                             generation ? generation : 1);
-        cost_account_collect(account, SIZE_MAX);
-        cost_snapshot_clear(&account->exited);
-        account->since = time_msec();
-        n++;
-    }
-    ovs_mutex_unlock(&accounts_mutex);
-    return n;
-}
-
-/* Recording. */
-
-/* Starts writing anything of 'recorder', which belongs to the calling thread,
- * but more pending events. */
-static void
-recorder_write_begin(struct cost_recorder *recorder)
-{
-    uint32_t seq;
-
-    atomic_read_relaxed(&recorder->seq, &seq);
-    atomic_store_relaxed(&recorder->seq, seq + 1);
-    atomic_thread_fence(memory_order_release);
-}
-
-static void
-recorder_write_end(struct cost_recorder *recorder)
-{
-    uint32_t seq;
-
-    atomic_read_relaxed(&recorder->seq, &seq);
-    atomic_store_explicit(&recorder->seq, seq + 1, memory_order_release);
-}
-
-static void
-cost_class_clear(struct cost_class *class, const struct cost_kind *kind)
-{
-    for (size_t i = 0; i < kind->n_stages; i++) {
-        cost_hist_clear(&class->stages[i]);
-    }
-    for (size_t i = 0; i < kind->n_counters; i++) {
-        atomic_store_relaxed(&class->counters[i], 0);
-    }
-}
-
-/* Forgets all that 'recorder' has, and starts with its account's present
- * generation. */
-static void
-cost_recorder_clear(struct cost_recorder *recorder)
-{
-    const struct cost_kind *kind = recorder->kind;
-    uint32_t generation;
-
-    recorder_write_begin(recorder);
-    atomic_read_relaxed(&recorder->account->generation, &generation);
-    atomic_store_relaxed(&recorder->generation, generation);
-    atomic_store_relaxed(&recorder->n_pending, 0);
-    for (size_t i = 0; i < kind->n_classes; i++) {
-        struct cost_class *class;
-
-        atomic_read_relaxed(&recorder->classes[i], &class);
-        if (class) {
-            cost_class_clear(class, kind);
-        }
-    }
-    for (size_t i = 0; i < COST_N_SLOWEST; i++) {
-        atomic_store_relaxed(&recorder->slowest[i * slow_record_size(kind)
-                                                + SLOW_WHEN], 0);
-    }
-    recorder->slow_threshold = 0;
-    recorder->slow_next = 0;
-    recorder_write_end(recorder);
-}
-
-/* Returns what 'recorder' has of 'class_idx', which it creates if
- * necessary. */
+/* Returns what 'data' has of class 'idx', which is created if necessary. */
 static struct cost_class *
-cost_class_get(struct cost_recorder *recorder, size_t class_idx)
+data_get_class(struct cost_data *data, size_t idx)
 {
-    const struct cost_kind *kind = recorder->kind;
+    const struct cost_kind *kind = data->kind;
+    struct cost_classes *classes = data_classes(data);
     struct cost_class *class;
 
-    atomic_read_relaxed(&recorder->classes[class_idx], &class);
+    ovs_assert(idx < kind->n_classes);
+    if (idx >= data_n_classes(data)) {
+        classes = data_grow_classes(data, idx);
+    }
+    class = ovsrcu_get_protected(struct cost_class *, &classes->classes[idx]);
     if (!class) {
-        class = xzalloc(sizeof *class
-                        + kind->n_stages * sizeof class->stages[0]);
-        cost_class_clear(class, kind);
-        atomic_store_explicit(&recorder->classes[class_idx], class,
-                              memory_order_release);
+        class = counted_zalloc(class_size(kind));
+        ovsrcu_init(&class->counters, NULL);
+        for (size_t i = 0; i < kind->n_tally_rows + kind->n_stages; i++) {
+            ovsrcu_init(&class->parts[i], NULL);
+        }
+        ovsrcu_set(&classes->classes[idx], class);
     }
     return class;
 }
 
-/* Returns true if all that 'recorder' has is of its account's generation. */
-static bool
-cost_recorder_is_current(struct cost_recorder *recorder)
-{
-    uint32_t generation, recorder_generation;
-
-    atomic_read_relaxed(&recorder->account->generation, &generation);
-    atomic_read_relaxed(&recorder->generation, &recorder_generation);
-    return generation == recorder_generation;
-}
-
-/* Forgets all that 'recorder' has if it is of an earlier generation, and makes
- * sure that it has 'class'.  Returns the class. */
-static struct cost_class * COST_COLD
+/* Returns 'recorder''s data, which is created if necessary, after making
+ * 'class' the latest one. */
+static struct cost_data * COST_COLD
 cost_recorder_prepare(struct cost_recorder *recorder, size_t class)
 {
-    if (!cost_recorder_is_current(recorder)) {
-        cost_recorder_clear(recorder);
+    const struct cost_kind *kind = recorder->kind;
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+
+    if (!data) {
+        cost_memory_add(data_size(kind));
+        data = xzalloc_cacheline(data_size(kind));
+        data->kind = kind;
+        atomic_init(&data->seq, 0);
+        atomic_init(&data->n_pending, 0);
+        ovsrcu_init(&data->slowest, NULL);
+        ovsrcu_init(&data->classes, NULL);
+        for (size_t i = 0; i < kind->n_pending; i++) {
+            atomic_init(&data->pending[i], 0);
+        }
+        data->latest = data_get_class(data, class);
+        data->latest_idx = class;
+        ovsrcu_set(&recorder->data, data);
+    } else {
+        data->latest = data_get_class(data, class);
+        data->latest_idx = class;
     }
-    recorder->latest_class = class;
-    return cost_class_get(recorder, class);
+    return data;
 }
 
-/* Adds the pending events of 'recorder' to its histograms and counters. */
-static void
-cost_recorder_flush(struct cost_recorder *recorder)
+/* Returns 'n' atomic numbers that are 0, of memory that is counted. */
+static atomic_uint64_t *
+new_numbers(size_t size)
 {
-    size_t total = recorder->kind->n_stages - 1;
-    struct cost_hist_batch batch;
+    atomic_uint64_t *numbers = counted_zalloc(size);
+
+    for (size_t i = 0; i < size / sizeof *numbers; i++) {
+        atomic_init(&numbers[i], 0);
+    }
+    return numbers;
+}
+
+/* Return a part of 'class', which is created if necessary. */
+
+static atomic_uint64_t *
+class_get_counters(const struct cost_kind *kind, struct cost_class *class)
+{
+    atomic_uint64_t *counters = ovsrcu_get_protected(atomic_uint64_t *,
+                                                     &class->counters);
+
+    if (OVS_UNLIKELY(!counters)) {
+        counters = new_numbers(counters_size(kind));
+        ovsrcu_set(&class->counters, counters);
+    }
+    return counters;
+}
+
+static atomic_uint64_t *
+class_get_tally(const struct cost_kind *kind, struct cost_class *class,
+                size_t row)
+{
+    atomic_uint64_t *tally = ovsrcu_get_protected(void *, &class->parts[row]);
+
+    if (OVS_UNLIKELY(!tally)) {
+        tally = new_numbers(tally_size(kind));
+        ovsrcu_set(&class->parts[row], (void *) tally);
+    }
+    return tally;
+}
+
+static struct cost_hist *
+class_get_stage(const struct cost_kind *kind, struct cost_class *class,
+                size_t stage)
+{
+    size_t part = kind->n_tally_rows + stage;
+    struct cost_hist *hist = ovsrcu_get_protected(void *, &class->parts[part]);
+
+    if (OVS_UNLIKELY(!hist)) {
+        hist = counted_zalloc(sizeof *hist);
+        cost_hist_init(hist);
+        ovsrcu_set(&class->parts[part], (void *) hist);
+    }
+    return hist;
+}
+
+/* Counts 'number' in 'row' of 'class''s tally.  If it is above all edges,
+ * data_write_begin() must have been called. */
+static void
+class_add_tally(const struct cost_kind *kind, struct cost_class *class,
+                size_t row, uint64_t number)
+{
+    atomic_uint64_t *tally = class_get_tally(kind, class, row);
+    size_t n_edges = kind->tally_layout->n_edges;
+
+    if (OVS_LIKELY(number < n_edges)) {
+        cost_counter_add(&tally[number], 1);
+    } else {
+        uint64_t max;
+
+        tally += n_edges;
+        cost_counter_add(&tally[TALLY_ABOVE], 1);
+        cost_counter_add(&tally[TALLY_SUM], number);
+        cost_counter_add(&tally[TALLY_SUM_SQ], number * number);
+        atomic_read_relaxed(&tally[TALLY_MAX], &max);
+        atomic_store_relaxed(&tally[TALLY_MAX], MAX(max, number));
+    }
+}
+
+/* Does what cost_recorder_tally() does when it is not as simple as that. */
+void COST_COLD
+cost_recorder_tally__(struct cost_recorder *recorder, size_t class, size_t row,
+                      size_t number)
+{
+    struct cost_data *data = cost_recorder_prepare(recorder, class);
+
+    data_write_begin(data);
+    class_add_tally(recorder->kind, data->latest, row, number);
+    data_write_end(data);
+}
+
+/* Adds the pending events of 'data' to its histograms and counters. */
+static void COST_COLD
+data_flush(struct cost_data *data)
+{
+    const struct cost_kind *kind = data->kind;
+    size_t total = kind->n_stages - 1;
+    atomic_uint64_t *counters = NULL;
     struct cost_class *class = NULL;
+    struct cost_hist_batch batch;
     uint32_t class_idx = 0, n;
 
-    recorder_write_begin(recorder);
-    atomic_read_relaxed(&recorder->n_pending, &n);
+    data_write_begin(data);
+    atomic_read_relaxed(&data->n_pending, &n);
     for (size_t i = 0; i < n;) {
         uint64_t total_ns, head;
 
-        atomic_read_relaxed(&recorder->pending[i++], &total_ns);
-        atomic_read_relaxed(&recorder->pending[i++], &head);
+        atomic_read_relaxed(&data->pending[i++], &total_ns);
+        atomic_read_relaxed(&data->pending[i++], &head);
 
         if (!class || pending_class(head) != class_idx) {
             if (class) {
                 cost_hist_batch_end(&batch);
             }
             class_idx = pending_class(head);
-            atomic_read_relaxed(&recorder->classes[class_idx], &class);
-            cost_hist_batch_start(&batch, &class->stages[total]);
+            class = data_get_class(data, class_idx);
+            counters = class_get_counters(kind, class);
+            cost_hist_batch_start(&batch,
+                                  class_get_stage(kind, class, total));
         }
 
         cost_hist_batch_add(&batch, total_ns);
         if (pending_counter(head) != COST_NO_COUNTER) {
-            cost_counter_add(&class->counters[pending_counter(head)], 1);
+            cost_counter_add(&counters[pending_counter(head)], 1);
         }
         for (uint16_t marked = pending_marked(head); OVS_UNLIKELY(marked);
              marked = zero_rightmost_1bit(marked)) {
             uint64_t stage;
 
-            atomic_read_relaxed(&recorder->pending[i++], &stage);
-            cost_hist_add(&class->stages[raw_ctz(marked)], stage);
+            atomic_read_relaxed(&data->pending[i++], &stage);
+            cost_hist_add(class_get_stage(kind, class, raw_ctz(marked)),
+                          stage);
         }
     }
     if (class) {
         cost_hist_batch_end(&batch);
     }
-    atomic_store_relaxed(&recorder->n_pending, 0);
-    recorder_write_end(recorder);
+    atomic_store_relaxed(&data->n_pending, 0);
+    data_write_end(data);
 }
 
 /* Returns 'stage' of 'event' in ns, if it is a time, otherwise its value. */
@@ -1059,38 +1608,100 @@ event_stage(const struct cost_event *event, size_t stage, uint16_t values)
             ? event->stages[stage] : cost_clock_ns(event->stages[stage]));
 }
 
-/* Chooses the event of 'recorder' to be split after this one, which is split,
- * for 'interval', the configured one. */
-void
-cost_recorder_split__(struct cost_recorder *recorder, uint32_t interval)
+/* Makes place in 'data' for more of the slowest events, if there may be more,
+ * and chooses it for the next.  data_write_begin() must have been called. */
+static struct cost_slowest *
+data_grow_slowest(struct cost_data *data)
 {
-    recorder->split_interval = interval;
-    recorder->split_in = cost_split_gap(interval);
+    struct cost_slowest *old, *new;
+    const struct cost_kind *kind = data->kind;
+    size_t n_old, n;
+
+    old = ovsrcu_get_protected(struct cost_slowest *, &data->slowest);
+    n_old = old ? old->n : 0;
+    n = MIN(n_old ? 2 * n_old : 2, kind->n_slowest);
+    if (n == n_old) {
+        return old;
+    }
+
+    new = counted_zalloc(slowest_size(kind, n));
+    new->n = n;
+    for (size_t i = 0; i < n * slow_record_size(kind); i++) {
+        uint64_t word = 0;
+
+        if (i < n_old * slow_record_size(kind)) {
+            atomic_read_relaxed(&old->words[i], &word);
+        }
+        atomic_init(&new->words[i], word);
+    }
+    ovsrcu_set(&data->slowest, new);
+    if (old) {
+        cost_memory_add(-(int64_t) slowest_size(kind, n_old));
+        ovsrcu_postpone(free, old);
+    }
+    data->slow_next = n_old;
+    return new;
 }
 
-/* Puts 'event', which took 'total_ns', among the slowest of 'recorder', in
- * place of the fastest of them. */
+/* Chooses the record of 'slowest' to be replaced next: an unused one or, if
+ * there are as many as there may be, the fastest. */
 static void
-cost_record_slow(struct cost_recorder *recorder,
-                 const struct cost_event *event, uint64_t total_ns,
-                 size_t class, const struct cost_details *from)
+data_choose_slowest(struct cost_data *data, struct cost_slowest *slowest)
 {
-    const struct cost_kind *kind = recorder->kind;
-    size_t record_size = slow_record_size(kind);
+    size_t record_size = slow_record_size(data->kind);
+    uint64_t min_ns = UINT64_MAX;
+
+    for (size_t i = 0; i < slowest->n; i++) {
+        atomic_uint64_t *w = &slowest->words[i * record_size];
+        uint64_t when, ns;
+
+        atomic_read_relaxed(&w[SLOW_WHEN], &when);
+        atomic_read_relaxed(&w[SLOW_TOTAL], &ns);
+        if (!when) {
+            data->slow_next = i;
+            min_ns = 0;
+            break;
+        } else if (ns < min_ns) {
+            data->slow_next = i;
+            min_ns = ns;
+        }
+    }
+    data->slow_threshold = (slowest->n < data->kind->n_slowest ? 0 : min_ns);
+}
+
+/* Puts 'event' of 'class', which took 'total_ns', among the slowest. */
+static void COST_COLD
+cost_record_slow(struct cost_data *data, const struct cost_event *event,
+                 uint64_t total_ns, size_t class,
+                 const struct cost_details *from)
+{
+    const struct cost_kind *kind = data->kind;
     uint64_t details[kind->n_details + 1];
     uint64_t when_us = time_wall_usec();
+    struct cost_slowest *slowest;
     atomic_uint64_t *w;
+    uint64_t when = 1;
 
-    if (from->get) {
+    if (from && from->get) {
         from->get(details, from->aux, from->n);
     } else {
         memset(details, 0, sizeof details);
     }
 
-    recorder_write_begin(recorder);
-    w = &recorder->slowest[recorder->slow_next * record_size];
+    data_write_begin(data);
+    slowest = ovsrcu_get_protected(struct cost_slowest *, &data->slowest);
+    if (slowest) {
+        w = &slowest->words[data->slow_next * slow_record_size(kind)];
+        atomic_read_relaxed(&w[SLOW_WHEN], &when);
+    }
+    if (when) {
+        slowest = data_grow_slowest(data);
+    }
+
+    w = &slowest->words[data->slow_next * slow_record_size(kind)];
     atomic_store_relaxed(&w[SLOW_TOTAL], total_ns);
     atomic_store_relaxed(&w[SLOW_WHEN], when_us);
+    atomic_store_relaxed(&w[SLOW_EXCLUDED], cost_clock_ns(event->excluded));
     atomic_store_relaxed(&w[SLOW_CLASS], class);
     atomic_store_relaxed(&w[SLOW_MARKED], event->marked);
     w += SLOW_N_FIXED;
@@ -1103,156 +1714,173 @@ cost_record_slow(struct cost_recorder *recorder,
     for (size_t i = 0; i < kind->n_details; i++) {
         atomic_store_relaxed(&w[i], details[i]);
     }
+    data_choose_slowest(data, slowest);
+    data_write_end(data);
+}
 
-    /* Find the record to replace next: an unused one or the fastest. */
-    uint64_t min_ns = UINT64_MAX;
+/* Adds all of 'event' to 'class' of 'data' at once. */
+static void
+data_add_event(struct cost_data *data, struct cost_class *class,
+               const struct cost_event *event)
+{
+    const struct cost_kind *kind = data->kind;
+    uint16_t marked = event->marked;
 
-    for (size_t i = 0; i < COST_N_SLOWEST; i++) {
-        uint64_t when, ns;
-
-        w = &recorder->slowest[i * record_size];
-        atomic_read_relaxed(&w[SLOW_WHEN], &when);
-        atomic_read_relaxed(&w[SLOW_TOTAL], &ns);
-        if (!when) {
-            recorder->slow_next = i;
-            min_ns = 0;
-            break;
-        } else if (ns < min_ns) {
-            recorder->slow_next = i;
-            min_ns = ns;
+    data_write_begin(data);
+    if (kind->n_tally_rows && event->counter < kind->n_tally_rows) {
+        class_add_tally(kind, class, event->counter,
+                        event->stages[kind->tally_stage]);
+        marked &= ~(1u << kind->tally_stage);
+    } else if (event->counter != COST_NO_COUNTER) {
+        cost_counter_add(&class_get_counters(kind, class)[event->counter], 1);
+    }
+    for (size_t i = 0; event->counts && i < kind->n_counters; i++) {
+        if (event->counts[i]) {
+            cost_counter_add(&class_get_counters(kind, class)[i],
+                             event->counts[i]);
         }
     }
-    recorder->slow_threshold = min_ns;
-    recorder_write_end(recorder);
+    if (event->total != COST_NOT_TIMED) {
+        cost_hist_add(class_get_stage(kind, class, kind->n_stages - 1),
+                      cost_clock_ns(event->total));
+    }
+    for (; marked; marked = zero_rightmost_1bit(marked)) {
+        size_t stage = raw_ctz(marked);
+
+        cost_hist_add(class_get_stage(kind, class, stage),
+                      event_stage(event, stage, kind->values));
+    }
+    data_write_end(data);
 }
 
-static void cost_record__(struct cost_recorder *, size_t class,
-                          const struct cost_event *,
-                          const struct cost_details *);
-
-/* Does what cost_record__() does when 'recorder' is not ready for an event of
- * 'class'. */
-static void COST_COLD
-cost_record_first(struct cost_recorder *recorder, size_t class,
-                  const struct cost_event *event,
-                  const struct cost_details *details)
-{
-    cost_recorder_prepare(recorder, class);
-    cost_record__(recorder, class, event, details);
-}
-
-/* Does what cost_record__() has to do now and then, after appending 'event' to
- * those that are pending. */
-static void COST_COLD
-cost_record_rest(struct cost_recorder *recorder, size_t class,
-                 const struct cost_event *event,
-                 const struct cost_details *details)
-{
-    uint64_t total_ns = cost_clock_ns(event->total);
-    uint32_t n;
-
-    atomic_read_relaxed(&recorder->n_pending, &n);
-    if (n > COST_N_PENDING - PENDING_MAX) {
-        cost_recorder_flush(recorder);
-    }
-    if (total_ns > recorder->slow_threshold) {
-        cost_record_slow(recorder, event, total_ns, class, details);
-    }
-}
-
-/* Records 'event' in 'recorder', which belongs to the calling thread. */
-static void
-cost_record__(struct cost_recorder *recorder, size_t class,
-              const struct cost_event *event,
-              const struct cost_details *details)
-{
-    uint64_t total_ns = cost_clock_ns(event->total);
-    uint32_t n;
-
-    if (OVS_UNLIKELY(class != recorder->latest_class
-                     || !cost_recorder_is_current(recorder))) {
-        cost_record_first(recorder, class, event, details);
-        return;
-    }
-
-    atomic_read_relaxed(&recorder->n_pending, &n);
-    atomic_store_relaxed(&recorder->pending[n++], total_ns);
-    atomic_store_relaxed(&recorder->pending[n++],
-                         pending_head(class, event->counter, event->marked));
-    for (uint16_t marked = event->marked; OVS_UNLIKELY(marked);
-         marked = zero_rightmost_1bit(marked)) {
-        atomic_store_relaxed(&recorder->pending[n++],
-                             event_stage(event, raw_ctz(marked),
-                                         recorder->values));
-    }
-    atomic_store_explicit(&recorder->n_pending, n, memory_order_release);
-
-    if (OVS_UNLIKELY(n > COST_N_PENDING - PENDING_MAX
-                     || total_ns > recorder->slow_threshold)) {
-        cost_record_rest(recorder, class, event, details);
-    }
-}
-
-/* Takes the time of 'timer''s event, which ends 'now', off that of the
- * enclosing one. */
-static void
-cost_timer_exclude(const struct cost_timer *timer, uint64_t now)
-{
-    struct cost_timer *outer = timer->outer;
-
-    if (OVS_UNLIKELY(outer && outer->recorder)) {
-        outer->start += now - timer->begin;
-        if (outer->split) {
-            outer->last += now - timer->begin;
-        }
-    }
-}
-
-/* Ends 'timer''s event, which was left open, 'now'.
+/* Records 'event' of 'class' in 'recorder', all of it at once.  Should it be
+ * among the slowest, gets 'details', which may be NULL, too.
  *
- * This costs some 10 ns, or 25 ns for an event that is split.  An event that
- * is among the slowest so far, or the first of its class in this thread, takes
- * some 100 ns longer. */
+ * The stages that 'event' has are recorded: whether it is to be split is
+ * decided with cost_recorder_split() when it starts.
+ *
+ * If kind->n_pending is nonzero, this costs some 10 ns, or 25 ns for an event
+ * that is split; otherwise some 10 ns for each stage.  An event that is among
+ * the slowest so far, or the first of its class in this thread, takes some 100
+ * ns longer. */
+void
+cost_record(struct cost_recorder *recorder, size_t class,
+            const struct cost_event *event, const struct cost_details *details)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+    const struct cost_kind *kind = recorder->kind;
+    uint64_t total_ns;
+
+    if (OVS_UNLIKELY(!data || data->latest_idx != class)) {
+        data = cost_recorder_prepare(recorder, class);
+    }
+
+    total_ns = (OVS_LIKELY(event->total != COST_NOT_TIMED)
+                ? cost_clock_ns(event->total) : 0);
+    if (OVS_LIKELY(kind->n_pending) && !event->counts) {
+        uint32_t n;
+
+        atomic_read_relaxed(&data->n_pending, &n);
+        atomic_store_relaxed(&data->pending[n++], total_ns);
+        atomic_store_relaxed(&data->pending[n++],
+                             pending_head(class, event->counter,
+                                          event->marked));
+        for (uint16_t marked = event->marked; OVS_UNLIKELY(marked);
+             marked = zero_rightmost_1bit(marked)) {
+            atomic_store_relaxed(&data->pending[n++],
+                                 event_stage(event, raw_ctz(marked),
+                                             kind->values));
+        }
+        atomic_store_explicit(&data->n_pending, n, memory_order_release);
+        if (OVS_UNLIKELY(n > kind->n_pending - PENDING_MAX)) {
+            data_flush(data);
+        }
+    } else {
+        data_add_event(data, data->latest, event);
+    }
+
+    if (OVS_UNLIKELY(total_ns > data->slow_threshold) && kind->n_slowest) {
+        cost_record_slow(data, event, total_ns, class, details);
+    }
+}
+
+/* Adds 'n' to 'recorder''s 'counter' for 'class', for something that happened
+ * outside of an event. */
+void
+cost_count(struct cost_recorder *recorder, size_t class, size_t counter,
+           uint64_t n)
+{
+    if (n && cost_enabled(recorder->kind->config)) {
+        struct cost_data *data = cost_recorder_prepare(recorder, class);
+        atomic_uint64_t *counters;
+
+        data_write_begin(data);
+        counters = class_get_counters(data->kind, data->latest);
+        cost_counter_add(&counters[counter], n);
+        data_write_end(data);
+    }
+}
+
+/* Timers. */
+
+/* A mark or count has met a timer that it is not for. */
+void COST_COLD
+cost_timer_refuse__(void)
+{
+    COVERAGE_INC(cost_refused);
+}
+
+/* Does what cost_timer_mark() does for a 'timer' whose event is split. */
+void COST_COLD
+cost_timer_mark__(struct cost_timer *timer, const struct cost_kind *kind,
+                  size_t stage)
+{
+    if (OVS_LIKELY(timer->recorder->kind->name == kind->name)) {
+        uint64_t now = cost_timer_now(timer);
+
+        cost_event_add(&timer->event, stage,
+                       cost_clock_between(timer->last, now));
+        timer->last = now;
+    } else {
+        cost_timer_refuse__();
+    }
+}
+
+/* Takes 'ticks' off the event of 'timer'. */
+static void
+exclude(struct cost_timer *timer, uint64_t ticks)
+{
+    if (timer && timer->recorder) {
+        timer->event.excluded += ticks;
+        timer->start += ticks;
+        if (timer->split) {
+            timer->last += ticks;
+        }
+    }
+}
+
+/* Takes 'ticks', which an event without a timer took, off the calling
+ * thread's innermost timer's event, if there is one. */
+void
+cost_timer_exclude(uint64_t ticks)
+{
+    exclude(cost_thread_get()->timer, ticks);
+}
+
+/* Ends 'timer''s event, which was left open, 'now'. */
 void
 cost_timer_end__(struct cost_timer *timer, uint64_t now)
 {
-    cost_timer_exclude(timer, now);
+    if (OVS_UNLIKELY(timer->outer)) {
+        exclude(timer->outer, cost_clock_between(timer->begin, now));
+    }
     if (OVS_UNLIKELY(timer->split)) {
-        cost_timer_mark__(timer, timer->stage, now);
+        cost_event_add(&timer->event, timer->stage,
+                       cost_clock_between(timer->last, now));
     }
     timer->open = false;
     timer->event.total = cost_clock_between(timer->start, now);
-    cost_record__(timer->recorder, timer->class, &timer->event,
-                  &timer->details);
-}
-
-/* Records 'event', which the caller has measured, in 'account' for 'class'.
- * Should it be among the slowest, gets 'details', too.  Removes those stages
- * from 'event' that are times, unless it is to be split or kind->always_split.
- *
- * If 'keep' is nonnull, '*keep' is initially NULL, used by the calling thread
- * only, and does not outlive 'account'.  It keeps the thread's recorder, which
- * would otherwise have to be searched for among those of all accounts that the
- * thread uses in turn. */
-void
-cost_record(struct cost_account *account, struct cost_recorder **keep,
-            size_t class, struct cost_event *event,
-            const struct cost_details *details)
-{
-    struct cost_recorder *recorder;
-
-    if (!cost_enabled()) {
-        return;
-    }
-
-    recorder = keep && *keep ? *keep : cost_recorder_get(account);
-    if (keep) {
-        *keep = recorder;
-    }
-    if (!recorder->kind->always_split && !cost_recorder_split(recorder)) {
-        event->marked &= recorder->values;
-    }
-    cost_record__(recorder, class, event, details);
+    cost_record(timer->recorder, timer->class, &timer->event, &timer->details);
 }
 
 /* Does what cost_timer_cancel() does while accounting is on. */
@@ -1264,22 +1892,7 @@ cost_timer_cancel__(struct cost_timer *timer)
     ovs_assert(thread->timer == timer);
     thread->timer = timer->outer;
     if (timer->outer) {
-        cost_timer_exclude(timer, cost_timer_now(timer));
-    }
-}
-
-/* Adds 'n' to the account's 'counter' for 'class', for something that happened
- * outside of an event. */
-void
-cost_count(struct cost_account *account, size_t class, size_t counter,
-           uint64_t n)
-{
-    if (cost_enabled()) {
-        struct cost_recorder *recorder = cost_recorder_get(account);
-        struct cost_class *c = cost_recorder_prepare(recorder, class);
-
-        recorder_write_begin(recorder);
-        cost_counter_add(&c->counters[counter], n);
-        recorder_write_end(recorder);
+        exclude(timer->outer,
+                cost_clock_between(timer->begin, cost_timer_now(timer)));
     }
 }

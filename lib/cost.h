@@ -22,12 +22,14 @@
 #include <stdint.h>
 #include "cost-clock.h"
 #include "cost-histogram.h"
-#include "mpsc-queue.h"
 #include "openvswitch/list.h"
+#include "ovs-atomic.h"
+#include "ovs-rcu.h"
 #include "ovs-thread.h"
 #include "random.h"
 
 struct ds;
+struct simap;
 struct smap;
 
 /* Cost accounting: where a thread's time goes, exactly and always on.
@@ -35,51 +37,59 @@ struct smap;
  *
  * This is the recording layer.  What is measured is described by a 'struct
  * cost_kind': an event (such as an upcall) has a class, is split into stages
- * that follow each other, and may increment one counter.  A 'struct
- * cost_account' holds what was measured of one object (such as a datapath).
+ * that follow each other, and increments counters.  A 'struct cost_account'
+ * holds what was measured of one object (such as a datapath), in a 'struct
+ * cost_recorder' for each thread that does.
  *
- * A hook brackets an event with cost_timer_start() and cost_timer_stop(), and
- * code in between calls cost_timer_mark() at the end of each stage:
+ * Whoever owns the context of an event (the PMD thread, its tx port, the
+ * handler) owns the recorder, too, so that nothing is ever searched for:
+ *
+ *     recorder = cost_recorder_get(account, "pmd-c01");
+ *     ...
+ *     cost_record(recorder, class, &event, NULL);
+ *     ...
+ *     cost_recorder_release(recorder);
+ *
+ * All that belongs to one event is recorded at once.  An event whose stages
+ * end in several modules is bracketed with a timer, a thin helper that fills
+ * in a 'struct cost_event':
  *
  *     struct cost_timer timer;
  *
- *     cost_timer_start(&timer, account, 0);
+ *     cost_timer_init(&timer);
+ *     cost_timer_start(&timer, recorder, 0);
  *     ...parse...
- *     cost_timer_mark(PARSE);
+ *     cost_timer_mark(&kind, PARSE);
  *     ...translate...
- *     cost_timer_mark(TRANSLATE);
+ *     cost_timer_mark(&kind, TRANSLATE);
  *     ...execute...
  *     cost_timer_stop(&timer, EXECUTE, class, NULL, NULL, 0);
  *
  * cost_timer_mark() applies to the innermost timer of the calling thread, so
- * that the code that marks need not know the code that started.  Timers nest:
- * the time of an inner event is not part of the outer one, so that adding up
- * events never counts time twice.
+ * that the code that marks need not know the code that started; one of another
+ * kind refuses it.  Timers nest: the time of an inner event is not part of the
+ * outer one, so that adding up events never counts time twice.
  *
  * Of events that follow each other immediately, the end of one may be the
  * start of the next, which saves reading the clock:
  *
  *     cost_timer_init(&timer);
  *     for each event {
- *         cost_timer_next(&timer, account, 0);
+ *         cost_timer_start(&timer, recorder, 0);
  *         ...
  *         cost_timer_leave(&timer, EXECUTE, class, NULL, NULL, 0);
  *     }
  *     cost_timer_end(&timer);
  *
- * A stage may also be a number, such as the packets in a burst, which
- * cost_timer_value() sets.
+ * Every event is counted.  Splitting one into stages takes a clock reading per
+ * stage, so that only one in 'split_interval' events is split.  The gaps
+ * between them are random, 1 to 2 * 'split_interval' - 1 events: with fixed
+ * gaps, of events that alternate (such as the upcalls before and after a
+ * recirculation) one kind might never be split.
  *
- * Events that overlap, such as those of a batch, can't be bracketed, and of
- * others somebody has read the clock already.  The code that handles them
- * calls cost_record().
- *
- * Every event is counted and its total time recorded.  Splitting an event into
- * stages takes one more clock reading per stage, so that only one in
- * 'split_interval' events is split.  The gaps between them are random, 1 to
- * 2 * 'split_interval' - 1 events: with fixed gaps, of events that alternate
- * (such as the upcalls before and after a recirculation) one kind might never
- * be split.
+ * Events as short as a burst of packets are not even timed, unless they are
+ * among those: what is exact for each of them is a tally, see
+ * cost_recorder_tally().
  *
  * Cost on x86-64, apart from reading the clock: see
  * Documentation/topics/upcall-cost.rst.
@@ -88,135 +98,190 @@ struct smap;
  * Thread-safety
  * =============
  *
- * Each thread writes only to recorders of its own, which it creates on its
- * first event, without waiting for any other thread.  It first appends an
- * event to an array of pending ones, which is short and thus stays in the
- * cache, and adds them to the histograms, which do not, some fifty at a time.
+ * A recorder has a single writer at any time: its owner makes sure of that.
+ * Recording takes no lock, and waits for nobody.  It does allocate memory, for
+ * what happens for the first time.  The writer must not be quiescent (see
+ * ovs-rcu.h).
  *
- * Any thread may read an account while others record into it; it gets every
- * event, pending or not, either whole or not at all.  A thread that exits
- * leaves its numbers behind, in a pseudo-thread named "exited".
+ * Any thread may read or clear an account while others record into it; it gets
+ * every event either whole or not at all.  A recorder that is released leaves
+ * its numbers behind, in a pseudo-thread named "exited", and an account that
+ * is destroyed in those that cost_accounts_get() has for deleted ones.
  *
- * Clearing an account bumps its generation: each thread clears its own data
- * with its next event, readers ignore data of an earlier generation.
- */
+ * Clearing an account takes the data away from its recorders; what is recorded
+ * next is new data. */
 
 #define COST_MAX_STAGES 16              /* Fits in cost_event's 'marked'. */
 #define COST_MAX_COUNTERS 16
-#define COST_N_SLOWEST 16               /* Slowest events kept per thread. */
-#define COST_N_PENDING 128              /* Words of pending events. */
+#define COST_MAX_SLOWEST 16             /* Slowest events kept per thread. */
+#define COST_THREAD_NAME_MAX 16         /* Including the null byte. */
 #define COST_NO_COUNTER UINT8_MAX
+#define COST_NOT_TIMED UINT64_MAX       /* As an event's total. */
+
+/* Settings of one report, see cost_configure(). */
+struct cost_config {
+    const char *name;                   /* Of the report, such as "upcall". */
+    uint32_t default_interval;          /* For 'split_interval'. */
+
+    /* Applies further settings of 'other_config', the column in the
+     * Open_vSwitch table, while accounting is 'enabled' or not.  Or NULL. */
+    void (*apply)(const struct smap *other_config, bool enabled);
+
+    /* Counts, with cost_count(), what somebody else, such as the kernel, has
+     * counted since this was last called.  Any thread calls it before accounts
+     * are read or cleared and before accounting is switched on or off.  Or
+     * NULL. */
+    void (*refresh)(void);
+
+    atomic_uint32_t split_interval;     /* 0 if accounting is off. */
+    struct ovs_list list_node;          /* In 'configs', in cost.c. */
+};
+
+#define COST_CONFIG_INITIALIZER(NAME, INTERVAL, APPLY)          \
+    { .name = NAME, .default_interval = INTERVAL,               \
+      .apply = APPLY, .split_interval = INTERVAL }
+
+#define COST_DEFAULT_SPLIT_INTERVAL 16
+#define COST_MAX_SPLIT_INTERVAL 65536
+
+void cost_configure(const struct smap *other_config);
+void cost_config_register(struct cost_config *);
+
+/* Returns in how many events one is split into stages, 0 if accounting is
+ * off. */
+static inline uint32_t
+cost_split_interval(struct cost_config *config)
+{
+    uint32_t interval;
+
+    atomic_read_relaxed(&config->split_interval, &interval);
+    return interval;
+}
+
+/* Returns true if accounting is on for the report of 'config'. */
+static inline bool
+cost_enabled(struct cost_config *config)
+{
+    return cost_split_interval(config) != 0;
+}
 
 /* What is measured.  Static. */
 struct cost_kind {
-    const char *name;                   /* Of an event, such as "upcall". */
+    const char *name;                   /* Of an event, such as "upcall".
+                                         * Kinds whose names are the same
+                                         * string share timers' marks. */
+    struct cost_config *config;
 
     /* Stages of an event, in order.  The last one is the whole event. */
     const char *const *stages;
     size_t n_stages;
     uint16_t values;                    /* A bit for each stage that is not a
                                          * time but a number. */
+    const char *const *units;           /* Of what these are, where it is not
+                                         * the stage's name, or NULL. */
     uint16_t optional;                  /* A bit for each stage that is only
                                          * shown when there is any. */
-    bool always_split;                  /* Does cost_record() keep the stages
-                                         * of all events? */
+    bool always_split;                  /* Are all events split? */
 
-    /* Counters, at most one of which each event increments. */
+    /* Counters. */
     const char *const *counters;
     size_t n_counters;
+
+    /* If nonzero, events are not all timed, but each of them increments one of
+     * the first 'n_tally_rows' counters and has a number, which is stage
+     * 'tally_stage'.  Both are exact, see cost_recorder_tally(). */
+    size_t n_tally_rows;
+    size_t tally_stage;
+    const struct cost_hist_layout *tally_layout;  /* Linear. */
 
     /* Classes of events. */
     size_t n_classes;
     void (*format_class)(size_t class, struct ds *);
 
-    /* Number of 64-bit words with details kept of each of the slowest
-     * events. */
-    size_t n_details;
+    /* The slowest events. */
+    size_t n_slowest;                   /* Kept per thread. */
+    size_t n_details;                   /* 64-bit words of details of each. */
 
-    /* Counts, with cost_count(), what somebody else, such as the kernel, has
-     * counted since this was last called.  Any thread calls it before an
-     * account is read or cleared and before accounting is switched on or off,
-     * while 'accounts_mutex' is held.  May be NULL. */
-    void (*refresh)(void);
+    /* Words of events to be kept back before they are added to the
+     * histograms together, for events that come thick and fast, or 0. */
+    size_t n_pending;
+
+    bool typed_names;                   /* Is an account's name
+                                         * "TYPE@NAME"? */
 };
-
-/* Run-time configuration, see cost_configure(). */
-struct cost_config {
-    atomic_bool enabled;
-    atomic_uint32_t split_interval;
-};
-extern struct cost_config cost_config;
-
-#define COST_DEFAULT_SPLIT_INTERVAL 16
-#define COST_MAX_SPLIT_INTERVAL 65536
-
-void cost_configure(const struct smap *);
-
-/* Returns true if accounting is on. */
-static inline bool
-cost_enabled(void)
-{
-    bool enabled;
-
-    atomic_read_relaxed(&cost_config.enabled, &enabled);
-    return enabled;
-}
 
 /* Accounts. */
 struct cost_account *cost_account_create(const struct cost_kind *,
                                          const char *name);
 void cost_account_destroy(struct cost_account *);
 
-/* What one thread recorded of one class of events. */
+/* Recorders. */
+struct cost_recorder *cost_recorder_get(struct cost_account *,
+                                        const char *thread);
+void cost_recorder_release(struct cost_recorder *);
+
+/* What was recorded of one class of events.  Whatever is NULL has not happened
+ * yet. */
 struct cost_class {
-    atomic_uint64_t counters[COST_MAX_COUNTERS];  /* kind->n_counters used. */
-    struct cost_hist stages[];          /* kind->n_stages. */
+    OVSRCU_TYPE(atomic_uint64_t *) counters;  /* kind->n_counters. */
+
+    /* Pointers to kind->n_tally_rows tallies, each of which is an array of
+     * atomic_uint64_t: how often each number came, of those above all edges
+     * together, and these numbers' sum, sum of squares and maximum.  They are
+     * followed by pointers to kind->n_stages histograms. */
+    OVSRCU_TYPE(void *) parts[];
 };
 
-/* What one thread recorded in one account.  What every event needs comes
- * first, in one cache line, followed by the events that are pending: an upcall
- * leaves little else in the cache. */
-struct cost_recorder {
-    struct cost_account *account;
+/* Classes that have been recorded, or NULL for others. */
+struct cost_classes {
+    size_t n;
+    OVSRCU_TYPE(struct cost_class *) classes[];  /* 'n' of them. */
+};
 
-    /* Written by the recording thread only.  'seq' is the sequence lock of all
-     * that is recorded: odd while anything but appending to 'pending' is going
-     * on. */
+/* What one recorder has recorded since it was created or cleared. */
+struct cost_data {
+    /* The sequence lock of all that is recorded: odd while anything but
+     * appending to 'pending' or incrementing a tally is going on. */
     atomic_uint32_t seq;
-    atomic_uint32_t generation;         /* Of the account, of what is
-                                         * recorded. */
     atomic_uint32_t n_pending;          /* Words used in 'pending'. */
 
     /* Used by the recording thread only. */
-    uint32_t latest_class;              /* Recorded last, known to exist. */
+    size_t latest_idx;                  /* Class recorded last, */
+    struct cost_class *latest;          /* and what there is of it. */
     uint64_t slow_threshold;            /* An event that takes longer, in ns,
                                          * belongs in 'slowest'. */
-    uint32_t split_in;                  /* Events until the next split. */
-    uint32_t split_interval;            /* When 'split_in' was chosen. */
-    uint16_t values;                    /* kind->values. */
-
-    /* Written by the recording thread only. */
-    OVS_ALIGNED_VAR(CACHE_LINE_SIZE) atomic_uint64_t pending[COST_N_PENDING];
+    size_t slow_next;                   /* Next of the slowest to replace. */
 
     const struct cost_kind *kind;
-    size_t slow_next;                   /* Next of the slowest to replace. */
-    struct cost_recorder *next;         /* The thread's next recorder. */
-    atomic_uint64_t *slowest;           /* COST_N_SLOWEST records. */
-    ATOMIC(struct cost_class *) *classes;  /* kind->n_classes, on demand. */
+    OVSRCU_TYPE(struct cost_slowest *) slowest;
+    OVSRCU_TYPE(struct cost_classes *) classes;
+    atomic_uint64_t pending[];          /* kind->n_pending words. */
+};
 
-    /* Life time. */
-    atomic_int state;                   /* One of RECORDER_*, in cost.c. */
-    char *thread;                       /* Name of the recording thread. */
-    struct mpsc_queue_node queue_node;  /* In account's 'registered'. */
+/* What one thread records of one account.  Fits in a cache line. */
+struct cost_recorder {
+    OVSRCU_TYPE(struct cost_data *) data;  /* NULL if there is nothing. */
+    const struct cost_kind *kind;
+
+    /* Used by the recording thread only. */
+    uint32_t split_in;                  /* Events until the next split. */
+    uint32_t split_interval;            /* When 'split_in' was chosen. */
+
+    struct cost_account *account;
     struct ovs_list list_node;          /* In account's 'recorders'. */
+    char thread[COST_THREAD_NAME_MAX];  /* Name of the recording thread. */
 };
 
 /* An event that has been measured. */
 struct cost_event {
-    uint64_t total;                     /* Ticks. */
+    uint64_t total;                     /* Ticks, or COST_NOT_TIMED. */
+    uint64_t excluded;                  /* Ticks of events within it, which are
+                                         * not in 'total'. */
     uint16_t marked;                    /* A bit for each stage that is known,
                                          * except the last one. */
     uint8_t counter;                    /* To increment or COST_NO_COUNTER. */
+    const uint64_t *counts;             /* What else to add to each counter, or
+                                         * NULL. */
     uint64_t stages[COST_MAX_STAGES];   /* Ticks or value, of those in
                                          * 'marked'. */
 };
@@ -236,10 +301,25 @@ struct cost_details {
     size_t n;
 };
 
+/* Recording. */
+void cost_record(struct cost_recorder *, size_t class,
+                 const struct cost_event *, const struct cost_details *);
+void cost_count(struct cost_recorder *, size_t class, size_t counter,
+                uint64_t n);
+static inline bool cost_recorder_split(struct cost_recorder *,
+                                       uint32_t interval);
+static inline void cost_recorder_tally(struct cost_recorder *, size_t class,
+                                       size_t row, size_t number, size_t max);
+
+uint32_t cost_split_gap(uint32_t interval);
+void cost_recorder_split__(struct cost_recorder *, uint32_t interval);
+void cost_recorder_tally__(struct cost_recorder *, size_t class, size_t row,
+                           size_t number);
+
 /* One event that is being measured.  On the stack of the code that starts and
  * stops it. */
 struct cost_timer {
-    struct cost_recorder *recorder;     /* NULL if accounting is off. */
+    struct cost_recorder *recorder;     /* NULL if it measures nothing. */
     struct cost_timer *outer;           /* Enclosing timer, if any. */
     uint64_t begin;                     /* Ticks: cost_timer_start(). */
     uint64_t start;                     /* Same, plus time of inner events. */
@@ -256,43 +336,31 @@ struct cost_timer {
     struct cost_event event;            /* So far. */
 };
 
-/* Recording state of a thread. */
+/* The innermost timer of a thread. */
 struct cost_thread {
-    struct cost_timer *timer;           /* Innermost running timer. */
-    struct cost_recorder *latest;       /* Recorder used last. */
-    struct cost_recorder *recorders;    /* All. */
+    struct cost_timer *timer;
 };
 DECLARE_EXTERN_PER_THREAD_DATA(struct cost_thread, cost_thread);
 
-static inline void cost_timer_start(struct cost_timer *,
-                                    struct cost_account *, uint64_t tsc);
-static inline void cost_timer_mark(size_t stage);
-static inline void cost_timer_value(size_t stage, uint64_t value);
-static inline void cost_timer_count(size_t counter);
-static inline void cost_timer_stop(struct cost_timer *, size_t stage,
-                                   size_t class, cost_details_cb *,
-                                   const void *aux, size_t n);
-static inline void cost_timer_cancel(struct cost_timer *);
-
-static inline void cost_timer_catch(struct cost_timer *);
-
 static inline void cost_timer_init(struct cost_timer *);
-static inline void cost_timer_next(struct cost_timer *, struct cost_account *,
-                                   uint64_t tsc);
+static inline void cost_timer_start(struct cost_timer *,
+                                    struct cost_recorder *, uint64_t tsc);
+static inline void cost_timer_mark(const struct cost_kind *, size_t stage);
+static inline void cost_timer_count(const struct cost_kind *, size_t counter);
 static inline void cost_timer_leave(struct cost_timer *, size_t stage,
                                     size_t class, cost_details_cb *,
                                     const void *aux, size_t n);
 static inline void cost_timer_end(struct cost_timer *);
+static inline void cost_timer_stop(struct cost_timer *, size_t stage,
+                                   size_t class, cost_details_cb *,
+                                   const void *aux, size_t n);
+static inline void cost_timer_cancel(struct cost_timer *);
+static inline bool cost_timer_is_running(void);
+void cost_timer_exclude(uint64_t ticks);
 
-void cost_record(struct cost_account *, struct cost_recorder **,
-                 size_t class, struct cost_event *,
-                 const struct cost_details *);
-void cost_count(struct cost_account *, size_t class, size_t counter,
-                uint64_t n);
-
-struct cost_recorder *cost_recorder_get(struct cost_account *);
-uint32_t cost_split_gap(uint32_t interval);
-void cost_recorder_split__(struct cost_recorder *, uint32_t interval);
+void cost_timer_mark__(struct cost_timer *, const struct cost_kind *,
+                       size_t stage);
+void cost_timer_refuse__(void);
 void cost_timer_end__(struct cost_timer *, uint64_t now);
 void cost_timer_cancel__(struct cost_timer *);
 
@@ -303,14 +371,11 @@ cost_timer_now(const struct cost_timer *timer)
     return cost_clock_now(timer->recorder->kind->name);
 }
 
-/* Returns true if 'recorder''s next event, which the caller must record or
- * cancel, is to be split into stages. */
+/* Returns true if 'recorder''s next event, which the caller must record, is to
+ * be split into stages (or timed, if it has a tally), one in 'interval'. */
 static inline bool
-cost_recorder_split(struct cost_recorder *recorder)
+cost_recorder_split(struct cost_recorder *recorder, uint32_t interval)
 {
-    uint32_t interval;
-
-    atomic_read_relaxed(&cost_config.split_interval, &interval);
     if (OVS_UNLIKELY(!--recorder->split_in
                      || recorder->split_interval != interval)) {
         cost_recorder_split__(recorder, interval);
@@ -319,13 +384,36 @@ cost_recorder_split(struct cost_recorder *recorder)
     return false;
 }
 
+/* Counts an event of 'recorder', whose kind has a tally of numbers up to
+ * 'max', that is neither timed nor has anything else to be recorded: one word
+ * is written. */
+static inline void
+cost_recorder_tally(struct cost_recorder *recorder, size_t class, size_t row,
+                    size_t number, size_t max)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+
+    if (OVS_LIKELY(data && data->latest_idx == class && number <= max)) {
+        atomic_uint64_t *tally = ovsrcu_get_protected(
+            void *, &data->latest->parts[row]);
+
+        if (OVS_LIKELY(tally)) {
+            cost_counter_add(&tally[number], 1);
+            return;
+        }
+    }
+    cost_recorder_tally__(recorder, class, row, number);
+}
+
 /* Makes 'event' one of which nothing is known. */
 static inline void
 cost_event_init(struct cost_event *event)
 {
     event->total = 0;
+    event->excluded = 0;
     event->marked = 0;
     event->counter = COST_NO_COUNTER;
+    event->counts = NULL;
 }
 
 /* Adds 'n', ticks or a value, to 'stage' of 'event'. */
@@ -340,141 +428,95 @@ cost_event_add(struct cost_event *event, size_t stage, uint64_t n)
     }
 }
 
-/* Does what cost_timer_start() does while accounting is on, for 'recorder' of
- * the calling thread 'now'. */
-static inline void
-cost_timer_start__(struct cost_timer *timer, struct cost_recorder *recorder,
-                   uint64_t now)
-{
-    timer->recorder = recorder;
-    timer->begin = timer->start = now;
-    timer->event.marked = 0;
-    timer->event.counter = COST_NO_COUNTER;
-    timer->split = cost_recorder_split(recorder);
-    if (OVS_UNLIKELY(timer->split)) {
-        timer->last = now;
-    }
-}
-
-/* Starts 'timer' for an event of 'account' that begins now.  'tsc' is 0, or
- * what the caller has just read from the CPU's time stamp counter, which may
- * save reading the clock (see cost_clock_now_tsc()).  If accounting is off,
- * this and everything else done with 'timer' does nothing.
- *
- * Every timer that is started must be stopped or cancelled, by the same
- * thread, in reverse order of starting. */
-static inline void
-cost_timer_start(struct cost_timer *timer, struct cost_account *account,
-                 uint64_t tsc)
-{
-    struct cost_thread *thread = cost_thread_get();
-    struct cost_recorder *recorder;
-
-    timer->outer = thread->timer;
-    thread->timer = timer;
-
-    timer->open = false;
-    if (OVS_UNLIKELY(!cost_enabled())) {
-        timer->recorder = NULL;
-        timer->split = false;
-        return;
-    }
-
-    recorder = thread->latest;
-    if (OVS_LIKELY(recorder && recorder->account == account && tsc)) {
-        cost_timer_start__(timer, recorder, cost_clock_now_tsc(
-                               recorder->kind->name, tsc));
-    } else {
-        /* Creating a recorder takes time that is not the event's. */
-        recorder = cost_recorder_get(account);
-        cost_timer_start__(timer, recorder,
-                           cost_clock_now(recorder->kind->name));
-    }
-}
-
-/* Ends 'stage' of 'timer''s event, which is to be split, at 'now'. */
-static inline void
-cost_timer_mark__(struct cost_timer *timer, size_t stage, uint64_t now)
-{
-    cost_event_add(&timer->event, stage,
-                   cost_clock_between(timer->last, now));
-    timer->last = now;
-}
-
-/* Ends the stage 'stage' of the calling thread's innermost event, if there is
- * one and it is to be split into stages.  A stage that ends several times has
- * the sum of the times; one that never ends is not recorded. */
-static inline void
-cost_timer_mark(size_t stage)
-{
-    struct cost_timer *timer = cost_thread_get()->timer;
-
-    if (timer && OVS_UNLIKELY(timer->split)) {
-        cost_timer_mark__(timer, stage, cost_timer_now(timer));
-    }
-}
-
-/* Sets 'stage', one of kind->values, of the calling thread's innermost event,
- * if there is one, to 'value'. */
-static inline void
-cost_timer_value(size_t stage, uint64_t value)
-{
-    struct cost_timer *timer = cost_thread_get()->timer;
-
-    if (timer) {
-        timer->event.stages[stage] = value;
-        timer->event.marked |= 1u << stage;
-    }
-}
-
-/* Makes the calling thread's innermost event, if there is one, increment
- * 'counter' when it stops. */
-static inline void
-cost_timer_count(size_t counter)
-{
-    struct cost_timer *timer = cost_thread_get()->timer;
-
-    if (timer) {
-        timer->event.counter = counter;
-    }
-}
-
-/* Ends 'timer' without recording anything. */
-static inline void
-cost_timer_cancel(struct cost_timer *timer)
-{
-    if (timer->recorder) {
-        cost_timer_cancel__(timer);
-    } else {
-        cost_thread_get()->timer = timer->outer;
-    }
-}
-
-/* Makes 'timer' the calling thread's innermost only so that it catches what
- * cost_timer_count() is given, in its event's 'counter'.  It must be
- * cancelled. */
-static inline void
-cost_timer_catch(struct cost_timer *timer)
-{
-    struct cost_thread *thread = cost_thread_get();
-
-    timer->outer = thread->timer;
-    timer->recorder = NULL;
-    timer->split = timer->open = false;
-    timer->event.counter = COST_NO_COUNTER;
-    thread->timer = timer;
-}
-
-/* Makes 'timer' ready for cost_timer_next() and cost_timer_end(). */
+/* Makes 'timer' ready for cost_timer_start() and cost_timer_end(). */
 static inline void
 cost_timer_init(struct cost_timer *timer)
 {
     timer->open = false;
 }
 
+/* If 'timer''s event was left open, ends it now.  Then starts 'timer', which
+ * becomes the calling thread's innermost, for an event of 'recorder' that
+ * begins now.  'tsc' is 0, or what the caller has just read from the CPU's
+ * time stamp counter, which may save reading the clock (see
+ * cost_clock_now_tsc()).
+ *
+ * If 'recorder' is NULL or its accounting is off, measures nothing: all that
+ * such a timer does is to take what cost_timer_count() is given, in its
+ * event's 'counter'.
+ *
+ * Every timer that is started must be left, stopped or cancelled, by the same
+ * thread, in reverse order of starting. */
+static inline void
+cost_timer_start(struct cost_timer *timer, struct cost_recorder *recorder,
+                 uint64_t tsc)
+{
+    struct cost_thread *thread = cost_thread_get();
+    uint32_t interval = (recorder ? cost_split_interval(recorder->kind->config)
+                         : 0);
+    uint64_t now = 0;
+
+    if (OVS_LIKELY(interval)) {
+        const char *name = recorder->kind->name;
+
+        now = (tsc ? cost_clock_now_tsc(name, tsc) : cost_clock_now(name));
+    }
+    if (timer->open) {
+        cost_timer_end__(timer, now ? now : cost_timer_now(timer));
+    }
+
+    timer->outer = thread->timer;
+    thread->timer = timer;
+    timer->event.marked = 0;
+    timer->event.counter = COST_NO_COUNTER;
+    if (OVS_LIKELY(interval)) {
+        timer->recorder = recorder;
+        timer->begin = timer->start = now;
+        timer->event.excluded = 0;
+        timer->event.counts = NULL;
+        timer->split = cost_recorder_split(recorder, interval);
+        if (OVS_UNLIKELY(timer->split)) {
+            timer->last = now;
+        }
+    } else {
+        timer->recorder = NULL;
+        timer->split = false;
+    }
+}
+
+/* Ends the stage 'stage' of the calling thread's innermost event, if there is
+ * one and it is to be split into stages.  A stage that ends several times has
+ * the sum of the times; one that never ends is not recorded. */
+static inline void
+cost_timer_mark(const struct cost_kind *kind, size_t stage)
+{
+    struct cost_timer *timer = cost_thread_get()->timer;
+
+    if (timer && OVS_UNLIKELY(timer->split)) {
+        cost_timer_mark__(timer, kind, stage);
+    }
+}
+
+/* Makes the calling thread's innermost event, if there is one, increment
+ * 'counter' when it stops. */
+static inline void
+cost_timer_count(const struct cost_kind *kind, size_t counter)
+{
+    struct cost_timer *timer = cost_thread_get()->timer;
+
+    if (timer) {
+        if (OVS_LIKELY(!timer->recorder
+                       || timer->recorder->kind->name == kind->name)) {
+            timer->event.counter = counter;
+        } else {
+            cost_timer_refuse__();
+        }
+    }
+}
+
 /* Ends 'timer''s event, whose last stage is 'stage', and records it for
  * 'class', as cost_timer_stop() does, but leaves open when it ends: that is
- * when cost_timer_next() or cost_timer_end() are called, until which 'aux'
+ * when cost_timer_start() or cost_timer_end() are called, until which 'aux'
  * must stay valid.  Marks no longer belong to the event. */
 static inline void
 cost_timer_leave(struct cost_timer *timer, size_t stage, size_t class,
@@ -502,30 +544,6 @@ cost_timer_end(struct cost_timer *timer)
     }
 }
 
-/* If 'timer''s event was left open, ends it now.  Then starts the next, as
- * cost_timer_start() does, of the same 'account'. */
-static inline void
-cost_timer_next(struct cost_timer *timer, struct cost_account *account,
-                uint64_t tsc)
-{
-    if (timer->open) {
-        struct cost_thread *thread = cost_thread_get();
-        const char *name = timer->recorder->kind->name;
-        uint64_t now = (tsc ? cost_clock_now_tsc(name, tsc)
-                        : cost_clock_now(name));
-
-        cost_timer_end__(timer, now);
-        if (OVS_LIKELY(cost_enabled())) {
-            timer->outer = thread->timer;
-            thread->timer = timer;
-            timer->open = false;
-            cost_timer_start__(timer, timer->recorder, now);
-            return;
-        }
-    }
-    cost_timer_start(timer, account, tsc);
-}
-
 /* Ends 'timer''s event, whose last stage is 'stage', and records it for
  * 'class'.  Should the event be among the slowest, records the details that
  * 'get_details', which may be NULL, gets from 'aux' and 'n', too. */
@@ -537,28 +555,57 @@ cost_timer_stop(struct cost_timer *timer, size_t stage, size_t class,
     cost_timer_end(timer);
 }
 
+/* Ends 'timer' without recording anything. */
+static inline void
+cost_timer_cancel(struct cost_timer *timer)
+{
+    if (timer->recorder) {
+        cost_timer_cancel__(timer);
+    } else {
+        cost_thread_get()->timer = timer->outer;
+    }
+}
+
+/* Returns true if the calling thread measures an event with a timer, so that
+ * the time of another event within it is to be taken off, with
+ * cost_timer_exclude(). */
+static inline bool
+cost_timer_is_running(void)
+{
+    struct cost_timer *timer = cost_thread_get()->timer;
+
+    return timer && timer->recorder;
+}
+
 /* Reading. */
 
 /* One of the slowest events. */
 struct cost_slow_event {
     uint64_t total_ns;
+    uint64_t excluded_ns;               /* Of events within it. */
     long long int when_us;              /* Time of day it ended, us since the
                                          * Epoch. */
     size_t class;
     uint16_t marked;                    /* A bit for each of the 'stages'
                                          * that is known. */
     uint64_t stages[COST_MAX_STAGES];   /* ns or value. */
-    char *thread;
+    char thread[COST_THREAD_NAME_MAX];
     uint64_t *details;                  /* kind->n_details. */
+};
+
+/* Of one class. */
+struct cost_class_snapshot {
+    uint64_t n_events;
+    uint64_t counters[COST_MAX_COUNTERS];
+    struct cost_hist_snapshot *stages[COST_MAX_STAGES];  /* NULL if empty. */
 };
 
 /* What one thread or several recorded. */
 struct cost_snapshot {
     const struct cost_kind *kind;
-    char *thread;                       /* Name, NULL if several. */
-    struct cost_hist_snapshot **classes;  /* kind->n_classes, each NULL or
-                                           * kind->n_stages histograms. */
-    uint64_t **counters;                /* Ditto, kind->n_counters each. */
+    char thread[COST_THREAD_NAME_MAX];  /* Name, empty if several. */
+    struct cost_class_snapshot **classes;  /* kind->n_classes, each NULL if
+                                            * empty. */
     struct cost_slow_event *slowest;    /* Slowest first. */
     size_t n_slowest;
 };
@@ -567,19 +614,51 @@ struct cost_snapshot {
 struct cost_account_snapshot {
     const struct cost_kind *kind;
     char *name;
-    long long int elapsed_ms;           /* Since created or cleared. */
+    long long int since_us;             /* Time of day of the latest clear, or
+                                         * of its creation, us since the
+                                         * Epoch. */
+    long long int elapsed_ms;           /* Since then. */
     struct cost_snapshot total;
-    struct cost_snapshot *threads;
+    struct cost_snapshot *threads;      /* The last one is "exited". */
     size_t n_threads;
 };
 
-size_t cost_accounts_read(const struct cost_kind *const kinds[],
-                          size_t n_kinds, const char *name,
-                          struct cost_account_snapshot **);
-void cost_accounts_free(struct cost_account_snapshot *, size_t n);
+/* The sum of accounts of one kind that have been destroyed. */
+struct cost_deleted {
+    const struct cost_kind *kind;
+    uint64_t n_accounts;
+    struct cost_snapshot total;
+};
+
+/* Accounts at one point in time. */
+struct cost_accounts {
+    struct cost_account **accounts;     /* Sorted by name. */
+    size_t n;
+    struct cost_deleted *deleted;       /* Those of kinds that have any. */
+    size_t n_deleted;
+};
+
+/* What an account has at most need of to be sorted by. */
+struct cost_summary {
+    uint64_t n_events;
+    uint64_t timed_ns;                  /* Sum of totals that are known. */
+};
+
+void cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
+                       const char *name, struct cost_accounts *);
+void cost_accounts_put(struct cost_accounts *);
+const char *cost_account_name(const struct cost_account *);
+const struct cost_kind *cost_account_kind(const struct cost_account *);
+void cost_account_summarize(struct cost_account *, struct cost_summary *);
+void cost_account_read(struct cost_account *, struct cost_account_snapshot *);
+void cost_account_snapshot_uninit(struct cost_account_snapshot *);
 size_t cost_accounts_clear(const struct cost_kind *const kinds[],
                            size_t n_kinds, const char *name);
 
+void cost_snapshot_init(struct cost_snapshot *, const struct cost_kind *,
+                        const char *thread);
+void cost_snapshot_uninit(struct cost_snapshot *);
+void cost_snapshot_merge(struct cost_snapshot *, const struct cost_snapshot *);
 void cost_snapshot_stage(const struct cost_snapshot *, size_t class,
                          size_t stage, struct cost_hist_snapshot *);
 uint64_t cost_snapshot_counter(const struct cost_snapshot *, size_t class,
@@ -587,5 +666,7 @@ uint64_t cost_snapshot_counter(const struct cost_snapshot *, size_t class,
 uint64_t cost_snapshot_count(const struct cost_snapshot *, size_t class);
 
 #define COST_ALL_CLASSES SIZE_MAX
+
+void cost_get_memory_usage(struct simap *usage);
 
 #endif /* cost.h */

@@ -114,8 +114,12 @@ format_class(size_t class, struct ds *s)
     ds_put_cstr(s, op_names[class]);
 }
 
+static struct cost_config config
+    = COST_CONFIG_INITIALIZER("netlink", COST_DEFAULT_SPLIT_INTERVAL, NULL);
+
 const struct cost_kind nl_cost_kind = {
     .name = "call",
+    .config = &config,
     .stages = stages,
     .n_stages = NL_COST_N_STAGES,
     .values = 1u << NL_COST_REQUESTS | 1u << NL_COST_BYTES,
@@ -124,6 +128,7 @@ const struct cost_kind nl_cost_kind = {
     .n_counters = NL_COST_N_COUNTERS,
     .n_classes = NL_COST_N_OPS,
     .format_class = format_class,
+    .n_slowest = COST_MAX_SLOWEST,
     .n_details = N_DETAILS,
 };
 
@@ -139,12 +144,13 @@ static ATOMIC(struct cost_account *) accounts[N_FAMILIES];
 #define N_GENERIC_TYPES 1024
 static atomic_uint8_t generic_types[N_GENERIC_TYPES];
 
-/* A thread's recorders, for cost_record(). */
+/* A thread's recorders, or NULL so far. */
 struct nl_cost_thread {
     struct cost_recorder *recorders[N_FAMILIES];
 };
-DEFINE_STATIC_PER_THREAD_DATA(struct nl_cost_thread, nl_cost_thread,
-                              { { NULL } });
+
+/* Its destructor releases them when the thread exits. */
+static ovsthread_key_t thread_key;
 
 /* Families. */
 
@@ -292,24 +298,50 @@ get_account(enum family family)
     return account;
 }
 
-/* Recording. */
+/* Recorders. */
 
-/* Returns the clock's present reading.  When a test has set the clock, there
- * is one for each call: the first stage takes 2 us, the next one 3 us. */
-static uint64_t
-clock_now(struct nl_cost *call)
+static void
+thread_exit(void *thread_)
 {
-    if (OVS_UNLIKELY(call->n_readings)) {
-        return call->last + 1000 * ++call->n_readings;
+    struct nl_cost_thread *thread = thread_;
+
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        cost_recorder_release(thread->recorders[i]);
     }
-    return cost_clock_now(nl_cost_kind.name);
+    free(thread);
 }
+
+/* Returns the calling thread's recorder for 'family'. */
+static struct cost_recorder *
+get_recorder(enum family family)
+{
+    struct nl_cost_thread *thread = ovsthread_getspecific(thread_key);
+
+    if (OVS_UNLIKELY(!thread)) {
+        thread = xzalloc(sizeof *thread);
+        ovsthread_setspecific(thread_key, thread);
+    }
+    if (OVS_UNLIKELY(!thread->recorders[family])) {
+        /* "pmd-c01" instead of "pmd-c01/id:9". */
+        const char *subprogram = get_subprogram_name();
+        char *name = (subprogram[0]
+                      ? xmemdup0(subprogram, strcspn(subprogram, "/"))
+                      : xstrdup("main"));
+
+        thread->recorders[family] = cost_recorder_get(get_account(family),
+                                                      name);
+        free(name);
+    }
+    return thread->recorders[family];
+}
+
+/* Recording. */
 
 /* Ends 'stage' of 'call'. */
 static void
 end_stage(struct nl_cost *call, enum nl_cost_stage stage)
 {
-    uint64_t now = clock_now(call);
+    uint64_t now = cost_clock_stepper_now(&call->stepper, nl_cost_kind.name);
     uint64_t ticks = cost_clock_between(call->last, now);
 
     call->last = now;
@@ -328,10 +360,9 @@ nl_cost_start(struct nl_cost *call, enum nl_cost_op op, int protocol,
               uint16_t type)
 {
     bool ready;
-    int source;
 
-    atomic_read_relaxed(&initialized, &ready);
-    if (!cost_enabled() || !ready || is_upcall_socket(op, protocol)) {
+    atomic_read_explicit(&initialized, &ready, memory_order_acquire);
+    if (!ready || !cost_enabled(&config) || is_upcall_socket(op, protocol)) {
         call->last = 0;
         return;
     }
@@ -339,13 +370,12 @@ nl_cost_start(struct nl_cost *call, enum nl_cost_op op, int protocol,
     call->op = op;
     call->protocol = protocol;
     call->type = type;
-    call->event.total = 0;
-    call->event.marked = 0;
+    cost_event_init(&call->event);
     call->event.counter = NL_COST_DONE;
 
-    atomic_read_relaxed(&cost_clock.source, &source);
-    call->n_readings = source == COST_CLOCK_TEST;
-    call->last = call->n_readings ? 1 : clock_now(call);
+    /* In a test, the first stage takes 2 us, the next one 3 us. */
+    memset(&call->stepper, 0, sizeof call->stepper);
+    call->last = cost_clock_stepper_start(&call->stepper, nl_cost_kind.name);
 }
 
 /* Tells that 'n_requests' have been sent, or could not be sent. */
@@ -410,9 +440,7 @@ nl_cost_stop(struct nl_cost *call, int error)
                                : NL_COST_ERROR);
     }
     family = get_family(call->protocol, call->type);
-    cost_record(get_account(family),
-                &nl_cost_thread_get()->recorders[family], call->op,
-                &call->event, &details);
+    cost_record(get_recorder(family), call->op, &call->event, &details);
 }
 
 /* Reporting. */
@@ -469,6 +497,7 @@ nl_cost_init(void)
     };
 
     cost_report_register(&report);
+    ovsthread_key_create(&thread_key, thread_exit);
     cost_clock_init();
-    atomic_store_relaxed(&initialized, true);
+    atomic_store_explicit(&initialized, true, memory_order_release);
 }

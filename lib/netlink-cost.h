@@ -78,7 +78,7 @@ extern const struct cost_kind nl_cost_kind;
 struct nl_cost {
     uint64_t last;              /* Ticks, end of the latest stage, 0 if not
                                  * accounted for. */
-    unsigned int n_readings;    /* Of the test clock, 0 if not in use. */
+    struct cost_clock_stepper stepper;
     enum nl_cost_op op;
     int protocol;
     uint16_t type;              /* nlmsg_type. */

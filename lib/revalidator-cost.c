@@ -54,6 +54,9 @@ struct limit_move {
 struct revalidator_cost {
     struct cost_account *rounds;
     struct cost_account *shares;
+    struct cost_recorder *leader;       /* Of rounds, for the leader. */
+    struct cost_recorder *purged_rounds;  /* For flows that are purged, */
+    struct cost_recorder *purged_shares;  /* by whichever thread does it. */
     char *name;
 
     /* What threads add up for the round. */
@@ -77,6 +80,10 @@ struct revalidator_cost {
 static struct ovs_mutex moves_mutex = OVS_MUTEX_INITIALIZER;
 static struct ovs_list all_costs OVS_GUARDED_BY(moves_mutex)
     = OVS_LIST_INITIALIZER(&all_costs);
+
+static struct cost_config config
+    = COST_CONFIG_INITIALIZER("revalidator", COST_DEFAULT_SPLIT_INTERVAL,
+                              NULL);
 
 DEFINE_EXTERN_PER_THREAD_DATA(revalidator_cost_thread, { .on = false });
 
@@ -146,6 +153,7 @@ format_class(size_t class, struct ds *s)
 
 const struct cost_kind revalidator_cost_round_kind = {
     .name = "round",
+    .config = &config,
     .stages = round_stages,
     .n_stages = REVALIDATOR_COST_R_N_STAGES,
     .values = (1u << REVALIDATOR_COST_R_THREADS
@@ -156,11 +164,14 @@ const struct cost_kind revalidator_cost_round_kind = {
     .n_counters = REVALIDATOR_COST_N_COUNTERS,
     .n_classes = REVALIDATOR_COST_N_CLASSES,
     .format_class = format_class,
+    .n_slowest = COST_MAX_SLOWEST,
     .n_details = N_DETAILS,
+    .typed_names = true,
 };
 
 const struct cost_kind revalidator_cost_share_kind = {
     .name = "share",
+    .config = &config,
     .stages = share_stages,
     .n_stages = REVALIDATOR_COST_N_STAGES,
     .values = 1u << REVALIDATOR_COST_FLOWS,
@@ -169,7 +180,9 @@ const struct cost_kind revalidator_cost_share_kind = {
     .n_counters = REVALIDATOR_COST_N_COUNTERS,
     .n_classes = REVALIDATOR_COST_N_CLASSES,
     .format_class = format_class,
+    .n_slowest = COST_MAX_SLOWEST,
     .n_details = N_DETAILS,
+    .typed_names = true,
 };
 
 /* Creates and returns the accounts for the datapath named 'name', whose flow
@@ -182,6 +195,9 @@ revalidator_cost_create(const char *name, unsigned int flow_limit)
 
     cost->rounds = cost_account_create(&revalidator_cost_round_kind, name);
     cost->shares = cost_account_create(&revalidator_cost_share_kind, name);
+    cost->leader = cost_recorder_get(cost->rounds, "revalidator0");
+    cost->purged_rounds = cost_recorder_get(cost->rounds, "main");
+    cost->purged_shares = cost_recorder_get(cost->shares, "main");
     cost->name = xstrdup(name);
     cost->limit = flow_limit;
 
@@ -240,11 +256,33 @@ mark_round(struct revalidator_cost_thread *thread,
     thread->last_phase = thread->last;
 }
 
+/* The calling thread is the 'i'th revalidator from now on. */
+void
+revalidator_cost_thread_start(struct revalidator_cost *cost, size_t i)
+{
+    struct revalidator_cost_thread *thread = revalidator_cost_thread_get();
+    char name[COST_THREAD_NAME_MAX];
+
+    snprintf(name, sizeof name, "revalidator%"PRIuSIZE, i);
+    thread->recorder = cost_recorder_get(cost->shares, name);
+}
+
+/* The calling thread is about to exit. */
+void
+revalidator_cost_thread_stop(void)
+{
+    struct revalidator_cost_thread *thread = revalidator_cost_thread_get();
+
+    cost_recorder_release(thread->recorder);
+    thread->recorder = NULL;
+    thread->on = false;
+}
+
 /* Starts the calling thread's share of a round. */
 static void
 begin_share(struct revalidator_cost_thread *thread)
 {
-    thread->on = cost_enabled();
+    thread->on = thread->recorder && cost_enabled(&config);
     if (!thread->on) {
         thread->end = 0;
         return;
@@ -353,18 +391,14 @@ get_details(uint64_t *words, const void *cost_, size_t n OVS_UNUSED)
 
 /* Records 'event', and 'n', what became of its flows. */
 static void
-record(struct revalidator_cost *cost, struct cost_account *account,
+record(struct revalidator_cost *cost, struct cost_recorder *recorder,
        size_t class, struct cost_event *event,
        const uint64_t n[REVALIDATOR_COST_N_COUNTERS])
 {
     const struct cost_details details = { .get = get_details, .aux = cost };
 
-    cost_record(account, NULL, class, event, &details);
-    for (size_t i = 0; i < REVALIDATOR_COST_N_COUNTERS; i++) {
-        if (n[i]) {
-            cost_count(account, class, i, n[i]);
-        }
-    }
+    event->counts = n;
+    cost_record(recorder, class, event, &details);
 }
 
 /* Records the share of 'thread', the calling one. */
@@ -373,7 +407,8 @@ record_share(struct revalidator_cost *cost,
              struct revalidator_cost_thread *thread)
 {
     cost_event_add(&thread->share, REVALIDATOR_COST_FLOWS, thread->n_flows);
-    record(cost, cost->shares, cost->class, &thread->share, thread->counters);
+    record(cost, thread->recorder, cost->class, &thread->share,
+           thread->counters);
     thread->end = thread->last;
     thread->on = false;
 }
@@ -465,10 +500,10 @@ revalidator_cost_round_end(struct revalidator_cost *cost, size_t n_threads,
     cost_event_add(&thread->round, REVALIDATOR_COST_R_THREADS, n_threads);
     cost_event_add(&thread->round, REVALIDATOR_COST_R_FLOWS, n_flows);
     cost_event_add(&thread->round, REVALIDATOR_COST_R_LIMIT, flow_limit);
-    record(cost, cost->rounds, cost->class | why << 1, &thread->round, sums);
+    record(cost, cost->leader, cost->class | why << 1, &thread->round, sums);
 }
 
-/* The calling thread, in no round, has purged flows. */
+/* The calling thread, while no round goes on, has purged flows. */
 void
 revalidator_cost_purged(struct revalidator_cost *cost)
 {
@@ -476,8 +511,8 @@ revalidator_cost_purged(struct revalidator_cost *cost)
 
     for (size_t i = 0; i < REVALIDATOR_COST_N_COUNTERS; i++) {
         if (n[i]) {
-            cost_count(cost->rounds, CLASS_STATISTICS, i, n[i]);
-            cost_count(cost->shares, CLASS_STATISTICS, i, n[i]);
+            cost_count(cost->purged_rounds, CLASS_STATISTICS, i, n[i]);
+            cost_count(cost->purged_shares, CLASS_STATISTICS, i, n[i]);
             n[i] = 0;
         }
     }
@@ -574,7 +609,8 @@ moves_to_json(const struct revalidator_cost *cost)
     for (size_t i = 0; (move = get_move(cost, i)); i++) {
         struct json *object = json_object_create();
 
-        json_object_put(object, "time_ms", json_integer_create(move->when));
+        json_object_put(object, "time_us",
+                        json_integer_create(move->when * 1000));
         json_object_put_string(object, "reason", limits[move->why]);
         json_object_put(object, "from", json_integer_create(move->from));
         json_object_put(object, "to", json_integer_create(move->to));
@@ -615,7 +651,8 @@ show_limit(struct unixctl_conn *conn, int argc OVS_UNUSED,
     ovs_mutex_unlock(&moves_mutex);
 
     if (json) {
-        struct json *reply = json_object_create();
+        struct json *reply = cost_report_json_header(
+            "revalidator", "cost-limit", &config);
 
         json_object_put(reply, "datapaths", array);
         unixctl_command_reply_json(conn, reply);

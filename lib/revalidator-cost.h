@@ -104,6 +104,10 @@ struct revalidator_cost *revalidator_cost_create(const char *name,
                                                  unsigned int flow_limit);
 void revalidator_cost_destroy(struct revalidator_cost *);
 
+/* A thread. */
+void revalidator_cost_thread_start(struct revalidator_cost *, size_t i);
+void revalidator_cost_thread_stop(void);
+
 /* A round, in the order of calls. */
 void revalidator_cost_round_begin(struct revalidator_cost *,
                                   uint64_t reval_seq);
@@ -125,6 +129,8 @@ void revalidator_cost_limit_set(struct revalidator_cost *,
 
 /* What a thread has recorded of its share of a round. */
 struct revalidator_cost_thread {
+    struct cost_recorder *recorder;     /* Of shares, NULL if the thread is no
+                                         * revalidator. */
     bool on;                            /* In a round, with accounting on? */
     uint64_t end;                       /* Of its latest share, ticks or 0. */
     uint64_t begin;                     /* Of this share. */

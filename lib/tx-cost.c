@@ -22,10 +22,11 @@
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
 #include "ovs-thread.h"
+#include "smap.h"
 #include "util.h"
 
 /* The burst that the calling thread is sending, or NULL. */
-DEFINE_STATIC_PER_THREAD_DATA(struct tx_cost_burst *, current, NULL);
+DEFINE_EXTERN_PER_THREAD_DATA(tx_cost_current, NULL);
 
 /* Details of one of the slowest bursts. */
 enum {
@@ -67,8 +68,32 @@ tx_cost_format_class(size_t class, struct ds *s)
                   class == TX_COST_N_QUEUES - 1 ? "+" : "");
 }
 
+static void
+tx_cost_apply(const struct smap *other_config, bool enabled)
+{
+    cost_pmu_configure(enabled && smap_get_bool(other_config,
+                                                "cost-hardware-counters",
+                                                false));
+}
+
+/* By default, one burst in 64 is timed. */
+struct cost_config tx_cost_config
+    = COST_CONFIG_INITIALIZER("tx", 64, tx_cost_apply);
+
+/* A burst's packets, each number of them in a bucket of its own. */
+static const uint64_t packets_edges[TX_COST_MAX_PACKETS + 1] = {
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
+    17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32
+};
+static const struct cost_hist_layout packets_layout = {
+    .edges = packets_edges,
+    .n_edges = ARRAY_SIZE(packets_edges),
+    .linear = true,
+};
+
 const struct cost_kind tx_cost_kind = {
     .name = "burst",
+    .config = &tx_cost_config,
     .stages = stages,
     .n_stages = TX_COST_N_STAGES,
     .values = (1u << TX_COST_PACKETS | 1u << TX_COST_CYCLES
@@ -76,27 +101,44 @@ const struct cost_kind tx_cost_kind = {
     .optional = 1u << TX_COST_CYCLES | 1u << TX_COST_INSTRUCTIONS,
     .counters = counters,
     .n_counters = TX_COST_N_COUNTERS,
+    .n_tally_rows = TX_COST_N_REASONS,
+    .tally_stage = TX_COST_PACKETS,
+    .tally_layout = &packets_layout,
     .n_classes = TX_COST_N_QUEUES,
     .format_class = tx_cost_format_class,
+    .n_slowest = 8,
     .n_details = TX_COST_N_DETAILS,
 };
 
-/* Starts 'burst', which the calling thread is going to send on tx queue 'qid'
- * of the port that 'account' is for, at 'begin', from tx_cost_now().
- * 'recorder' is where to keep the thread's recorder for that port, or NULL
- * (see cost_record()). */
+/* Initializes 'tx' for the thread named 'thread', which sends to the port that
+ * 'account' is for.  'tsc' is where it keeps what it has just read from the
+ * time stamp counter when it calls functions below, or NULL.  What is recorded
+ * belongs to 'account', with which it goes. */
 void
-tx_cost_begin(struct tx_cost_burst *burst, struct cost_account *account,
-              struct cost_recorder **recorder, int qid, uint64_t begin)
+tx_cost_init(struct tx_cost *tx, struct cost_account *account,
+             const char *thread, const uint64_t *tsc)
 {
-    burst->account = account;
-    burst->recorder = recorder;
-    burst->class = MIN(qid, TX_COST_N_QUEUES - 1);
-    burst->begin = burst->send = begin;
-    burst->dropped = 0;
-    *current_get() = burst;
+    tx->recorder = cost_recorder_get(account, thread);
+    tx->tsc = tsc;
+    tx->queued = 0;
+}
 
-    burst->counting = cost_pmu_start(&burst->counts);
+/* Returns the time, in ticks, that is '*tsc' if that is what the clock
+ * reads. */
+uint64_t
+tx_cost_now__(const uint64_t *tsc)
+{
+    return (tsc ? cost_clock_now_tsc(tx_cost_kind.name, *tsc)
+            : cost_clock_now(tx_cost_kind.name));
+}
+
+/* Does what tx_cost_begin() does when 'burst' is to be timed. */
+void
+tx_cost_begin__(struct tx_cost_burst *burst, const struct tx_cost *tx,
+                const uint64_t *tsc)
+{
+    burst->begin = burst->send = tx_cost_now__(tsc);
+    burst->counting = tx->queued && cost_pmu_start(&burst->pmu);
     if (OVS_UNLIKELY(burst->counting)) {
         /* That took time, which is not the burst's. */
         burst->send = cost_clock_now(tx_cost_kind.name);
@@ -112,54 +154,75 @@ tx_cost_get_details(uint64_t *details, const void *burst_, size_t n_packets)
     details[TX_COST_DETAIL_DROPPED] = burst->dropped;
 }
 
+static void
+tx_cost_add(struct tx_cost_burst *burst, enum tx_cost_counter counter,
+            uint64_t n)
+{
+    if (!burst->other) {
+        burst->other = true;
+        memset(burst->counts, 0, sizeof burst->counts);
+    }
+    burst->counts[counter] += n;
+}
+
 /* Adds to 'event', 'burst' of 'n_packets' packets, what hardware has counted
  * since it began. */
 static void
 tx_cost_stop_counting(struct tx_cost_burst *burst, size_t n_packets,
                       struct cost_event *event)
 {
-    if (cost_pmu_stop(&burst->counts)) {
-        cost_event_add(event, TX_COST_CYCLES, burst->counts.cycles);
-        cost_event_add(event, TX_COST_INSTRUCTIONS,
-                       burst->counts.instructions);
-        cost_count(burst->account, burst->class, TX_COST_COUNTED_PACKETS,
-                   n_packets);
+    if (cost_pmu_stop(&burst->pmu)) {
+        cost_event_add(event, TX_COST_CYCLES, burst->pmu.cycles);
+        cost_event_add(event, TX_COST_INSTRUCTIONS, burst->pmu.instructions);
+        tx_cost_add(burst, TX_COST_COUNTED_PACKETS, n_packets);
     } else {
-        cost_count(burst->account, burst->class, TX_COST_UNCOUNTED, 1);
+        tx_cost_add(burst, TX_COST_UNCOUNTED, 1);
     }
 }
 
-/* Records 'burst' of 'n_packets' packets, the oldest of which has been in the
- * queue since 'queued', that was sent for 'reason' until 'end', both from
- * tx_cost_now().  'error' is what netdev_send() returned. */
+/* Does what tx_cost_end() does when more than 'n_packets' and 'reason' is to
+ * be recorded. */
 void
-tx_cost_end(struct tx_cost_burst *burst, enum tx_cost_counter reason,
-            size_t n_packets, uint64_t queued, uint64_t end, int error)
+tx_cost_end__(struct tx_cost_burst *burst, const struct tx_cost *tx,
+              enum tx_cost_counter reason, size_t n_packets, bool has_oldest,
+              int error, const uint64_t *tsc)
 {
     struct cost_details details = { tx_cost_get_details, burst, n_packets };
     struct cost_event event;
+    uint64_t end = 0;
 
-    *current_get() = NULL;
-    if (OVS_UNLIKELY(!queued || !burst->begin || !end)) {
+    if (burst->begin) {
+        end = tx_cost_now__(tsc);
+        cost_timer_exclude(cost_clock_between(burst->begin, end));
+    }
+    if (!cost_enabled(&tx_cost_config)) {
         return;
     }
 
+    cost_event_init(&event);
     event.counter = reason;
-    event.marked = (1u << TX_COST_WAIT | 1u << TX_COST_SEND
-                    | 1u << TX_COST_PACKETS);
-    if (OVS_UNLIKELY(burst->counting)) {
-        tx_cost_stop_counting(burst, n_packets, &event);
-    }
-    event.stages[TX_COST_WAIT] = MAX(burst->begin, queued) - queued;
-    event.stages[TX_COST_SEND] = MAX(end, burst->send) - burst->send;
-    event.stages[TX_COST_PACKETS] = n_packets;
-    event.total = event.stages[TX_COST_WAIT] + event.stages[TX_COST_SEND];
+    event.total = COST_NOT_TIMED;
+    cost_event_add(&event, TX_COST_PACKETS, n_packets);
+    if (burst->begin && tx->queued) {
+        uint64_t send = cost_clock_between(burst->send, end);
 
-    cost_record(burst->account, burst->recorder, burst->class, &event,
-                &details);
-    if (OVS_UNLIKELY(error)) {
-        cost_count(burst->account, burst->class, TX_COST_ERRORS, 1);
+        if (OVS_UNLIKELY(burst->counting)) {
+            tx_cost_stop_counting(burst, n_packets, &event);
+        }
+        cost_event_add(&event, TX_COST_SEND, send);
+        if (has_oldest) {
+            uint64_t wait = cost_clock_between(tx->queued, burst->begin);
+
+            cost_event_add(&event, TX_COST_WAIT, wait);
+            event.total = wait + send;
+        }
     }
+    if (OVS_UNLIKELY(error)) {
+        tx_cost_add(burst, TX_COST_ERRORS, 1);
+    }
+    event.counts = burst->other ? burst->counts : NULL;
+    cost_record(tx->recorder, MIN(burst->qid, TX_COST_N_QUEUES - 1), &event,
+                &details);
 }
 
 /* Counts 'n' packets that the netdev drops from the burst that the calling
@@ -168,10 +231,10 @@ tx_cost_end(struct tx_cost_burst *burst, enum tx_cost_counter reason,
 void
 tx_cost_count(enum tx_cost_counter counter, size_t n)
 {
-    struct tx_cost_burst *burst = *current_get();
+    struct tx_cost_burst *burst = *tx_cost_current_get();
 
     if (burst && n) {
-        cost_count(burst->account, burst->class, counter, n);
+        tx_cost_add(burst, counter, n);
         if (counter < TX_COST_RETRIES) {
             burst->dropped += n;
         }
@@ -183,14 +246,19 @@ tx_cost_count(enum tx_cost_counter counter, size_t n)
 static bool
 tx_cost_class_from_string(const char *s, size_t *class)
 {
-    unsigned int qid;
+    for (size_t i = 0; i < TX_COST_N_QUEUES; i++) {
+        struct ds name = DS_EMPTY_INITIALIZER;
+        bool found;
 
-    if (strncmp(s, "txq", 3) || !str_to_uint(s + 3, 10, &qid)
-        || qid >= TX_COST_N_QUEUES) {
-        return false;
+        tx_cost_format_class(i, &name);
+        found = !strcmp(s, ds_cstr(&name));
+        ds_destroy(&name);
+        if (found) {
+            *class = i;
+            return true;
+        }
     }
-    *class = qid;
-    return true;
+    return false;
 }
 
 static void
@@ -302,7 +370,7 @@ tx_cost_format_derived(const struct cost_snapshot *snap, size_t class,
         ds_put_format(s, " instructions per packet%s\n",
                       status.user_space_only ? " (user space only)" : "");
     }
-    if (!snap->thread) {
+    if (!snap->thread[0]) {
         tx_cost_format_status(&status, d.cycles_per_instruction != 0, s);
     }
 }
@@ -354,7 +422,7 @@ tx_cost_state_to_json(struct json *json)
 
 /* Registers the tx/cost-* commands. */
 void
-tx_cost_init(void)
+tx_cost_register(void)
 {
     static const struct cost_kind *const kinds[] = { &tx_cost_kind };
     static const struct cost_counter_group groups[] = {
@@ -370,7 +438,7 @@ tx_cost_init(void)
         .groups = groups,
         .n_groups = ARRAY_SIZE(groups),
         .class_from_string = tx_cost_class_from_string,
-        .class_help = "txq0 to txq63",
+        .class_help = "txq0 to txq62 or txq63+",
         .format_details = tx_cost_format_details,
         .details_to_json = tx_cost_details_to_json,
         .format_derived = tx_cost_format_derived,

@@ -21,15 +21,21 @@
 #include <stdint.h>
 #include "cost.h"
 #include "cost-pmu.h"
+#include "ovs-thread.h"
 
 /* Cost of sending packets.
  * ========================
  *
  * The userspace datapath puts the packets for a port into an output queue, one
  * for each port and PMD thread, and sends all of them at a time.  What is
- * accounted for here is such a burst: how many packets it has, how long they
- * have waited, how long sending took, and why they were sent then.  Each port
- * has an account, in which each tx queue is a class.
+ * accounted for here is such a burst: how many packets it has and why it is
+ * sent, for every burst, and for one in 'split_interval' of them how long they
+ * have waited and how long sending takes.  Each port has an account, in which
+ * each tx queue is a class.
+ *
+ * A burst that is sent while another event is measured, such as an upcall
+ * whose packet fills an output queue, is an event within it, whose time is not
+ * the upcall's.
  *
  * "ovs-appctl tx/cost-show" shows it.
  *
@@ -37,8 +43,9 @@
  * Thread-safety
  * =============
  *
- * As lib/cost.h.  What a netdev drops while a thread sends a burst is counted
- * for the burst, without the netdev knowing about it. */
+ * As lib/cost.h: a tx port of a thread owns the recorder.  What a netdev drops
+ * while a thread sends a burst is counted for the burst, without the netdev
+ * knowing about it. */
 
 /* Stages of a burst. */
 enum tx_cost_stage {
@@ -60,8 +67,9 @@ enum tx_cost_counter {
     TX_COST_INTERVAL,           /* tx-flush-interval was over. */
     TX_COST_ITERATION,          /* All rx queues have been polled. */
     TX_COST_FORCED,             /* Nothing may stay behind. */
+    TX_COST_N_REASONS,
 
-    TX_COST_DROP_DOWN,          /* The device is down. */
+    TX_COST_DROP_DOWN = TX_COST_N_REASONS,          /* The device is down. */
     TX_COST_DROP_MTU,           /* Longer than the device's MTU. */
     TX_COST_DROP_QOS,           /* Exceed the policy. */
     TX_COST_DROP_HWOL,          /* The device lacks an offload. */
@@ -77,39 +85,118 @@ enum tx_cost_counter {
 /* Tx queues with a class of their own.  The last one stands for all others. */
 #define TX_COST_N_QUEUES 64
 
-extern const struct cost_kind tx_cost_kind;
+/* Packets in a burst that are counted one by one. */
+#define TX_COST_MAX_PACKETS 32
 
-/* A burst that is being sent by a thread. */
-struct tx_cost_burst {
-    struct cost_account *account;
-    struct cost_recorder **recorder;  /* For cost_record(). */
-    size_t class;
-    uint64_t begin;             /* Ticks. */
-    uint64_t send;              /* Ticks, later if counting had to begin. */
-    size_t dropped;             /* Packets, so far. */
-    bool counting;              /* Does hardware count it? */
-    struct cost_pmu_counts counts;
+extern const struct cost_kind tx_cost_kind;
+extern struct cost_config tx_cost_config;
+
+/* A tx port of a thread. */
+struct tx_cost {
+    struct cost_recorder *recorder;
+    const uint64_t *tsc;        /* Where the thread keeps the CPU's time stamp
+                                 * counter when it has just read it, or NULL if
+                                 * it does not. */
+    uint64_t queued;            /* Ticks, when the oldest packet was queued, if
+                                 * the burst is to be timed, otherwise 0. */
 };
 
-static inline uint64_t tx_cost_now(uint64_t tsc);
-void tx_cost_begin(struct tx_cost_burst *, struct cost_account *,
-                   struct cost_recorder **, int qid, uint64_t begin);
-void tx_cost_end(struct tx_cost_burst *, enum tx_cost_counter reason,
-                 size_t n_packets, uint64_t queued, uint64_t end, int error);
+/* A burst that is being sent. */
+struct tx_cost_burst {
+    int qid;                    /* Tx queue. */
+    bool other;                 /* Is there anything in 'counts'? */
+    uint32_t dropped;           /* Packets, so far. */
+    uint64_t begin;             /* Ticks, 0 if it is not timed. */
+    uint64_t send;              /* Ticks, later if counting had to begin. */
+    bool counting;              /* Does hardware count it? */
+    struct cost_pmu_counts pmu;
+    uint64_t counts[TX_COST_N_COUNTERS];
+};
+DECLARE_EXTERN_PER_THREAD_DATA(struct tx_cost_burst *, tx_cost_current);
+
+void tx_cost_init(struct tx_cost *, struct cost_account *, const char *thread,
+                  const uint64_t *tsc);
+static inline void tx_cost_queue(struct tx_cost *);
+static inline void tx_cost_begin(struct tx_cost_burst *,
+                                 const struct tx_cost *, int qid,
+                                 const uint64_t *tsc);
+static inline void tx_cost_end(struct tx_cost_burst *, const struct tx_cost *,
+                               enum tx_cost_counter reason, size_t n_packets,
+                               bool has_oldest, int error,
+                               const uint64_t *tsc);
+static inline void tx_cost_set_queue(int qid);
 void tx_cost_count(enum tx_cost_counter, size_t n);
 
-/* Commands. */
-void tx_cost_init(void);
+uint64_t tx_cost_now__(const uint64_t *tsc);
+void tx_cost_begin__(struct tx_cost_burst *, const struct tx_cost *,
+                     const uint64_t *tsc);
+void tx_cost_end__(struct tx_cost_burst *, const struct tx_cost *,
+                   enum tx_cost_counter reason, size_t n_packets,
+                   bool has_oldest, int error, const uint64_t *tsc);
 
-/* Returns the time, in ticks, for the functions above, or 0 if accounting is
- * off.  'tsc' is 0, or what the caller has just read from the CPU's time stamp
- * counter.  A burst any time of which is 0 is not recorded. */
-static inline uint64_t
-tx_cost_now(uint64_t tsc)
+/* Commands. */
+void tx_cost_register(void);
+
+/* A packet has been put into the output queue of 'tx', which was empty. */
+static inline void
+tx_cost_queue(struct tx_cost *tx)
 {
-    return (OVS_UNLIKELY(!cost_enabled()) ? 0
-            : tsc ? cost_clock_now_tsc(tx_cost_kind.name, tsc)
-            : cost_clock_now(tx_cost_kind.name));
+    uint32_t interval = cost_split_interval(&tx_cost_config);
+
+    tx->queued = 0;
+    if (OVS_UNLIKELY(!interval)) {
+        cost_pmu_idle();
+    } else if (OVS_UNLIKELY(cost_recorder_split(tx->recorder, interval))) {
+        tx->queued = tx_cost_now__(tx->tsc);
+    }
+}
+
+/* Starts 'burst', which the calling thread is going to send on tx queue 'qid'
+ * of 'tx'.  'tsc' is tx->tsc if the thread has just read the time stamp
+ * counter, otherwise NULL. */
+static inline void
+tx_cost_begin(struct tx_cost_burst *burst, const struct tx_cost *tx, int qid,
+              const uint64_t *tsc)
+{
+    burst->qid = qid;
+    burst->other = false;
+    burst->dropped = 0;
+    burst->begin = 0;
+    *tx_cost_current_get() = burst;
+    if (OVS_UNLIKELY(tx->queued || cost_timer_is_running())) {
+        tx_cost_begin__(burst, tx, tsc);
+    }
+}
+
+/* Records 'burst' of 'n_packets' packets, that was sent for 'reason'.  It has
+ * the oldest packet of the output queue if 'has_oldest': of any other, it is
+ * not known how long it has waited.  'error' is what netdev_send()
+ * returned. */
+static inline void
+tx_cost_end(struct tx_cost_burst *burst, const struct tx_cost *tx,
+            enum tx_cost_counter reason, size_t n_packets, bool has_oldest,
+            int error, const uint64_t *tsc)
+{
+    *tx_cost_current_get() = NULL;
+    if (OVS_UNLIKELY(burst->begin || burst->other || error)) {
+        tx_cost_end__(burst, tx, reason, n_packets, has_oldest, error, tsc);
+    } else if (OVS_LIKELY(cost_enabled(&tx_cost_config))) {
+        cost_recorder_tally(tx->recorder,
+                            MIN(burst->qid, TX_COST_N_QUEUES - 1), reason,
+                            n_packets, TX_COST_MAX_PACKETS);
+    }
+}
+
+/* The netdev sends the calling thread's burst, if it is sending one, on tx
+ * queue 'qid', whatever it was told. */
+static inline void
+tx_cost_set_queue(int qid)
+{
+    struct tx_cost_burst *burst = *tx_cost_current_get();
+
+    if (burst) {
+        burst->qid = qid;
+    }
 }
 
 #endif /* tx-cost.h */

@@ -46,9 +46,8 @@ VLOG_DEFINE_THIS_MODULE(upcall_cost_kernel);
  * changed, in the others. */
 static ATOMIC(unsigned int) config_seq = 0;
 
-/* Recording may take 'accounts_mutex' in cost.c while it holds this one only
- * if it does not have to wait for it, because a report takes them in the
- * opposite order. */
+/* Protects what is known of all sockets.  Whoever holds it is the one who
+ * records losses. */
 static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
 
 /* What became of it. */
@@ -60,6 +59,7 @@ struct kernel {
     struct ovs_list list_node;          /* In 'kernels'. */
     const struct dpif *dpif;
     struct cost_account *account;
+    struct cost_recorder *losses OVS_GUARDED_BY(mutex);
 };
 static struct ovs_list kernels OVS_GUARDED_BY(mutex)
     = OVS_LIST_INITIALIZER(&kernels);
@@ -81,6 +81,8 @@ struct upcall_cost_socket {
 static struct ovs_list sockets OVS_GUARDED_BY(mutex)
     = OVS_LIST_INITIALIZER(&sockets);
 
+static void upcall_cost_kernel_refresh(void);
+
 /* The batch that the calling thread is working on, or NULL. */
 DEFINE_STATIC_PER_THREAD_DATA(struct upcall_cost_batch *, current, NULL);
 
@@ -90,7 +92,7 @@ current_batch(void)
 {
     struct upcall_cost_batch *batch = *current_get();
 
-    return batch && batch->account ? batch : NULL;
+    return batch && batch->recorder ? batch : NULL;
 }
 
 /* Creates and returns an account for the upcalls from 'dpif', or NULL if that
@@ -105,11 +107,13 @@ upcall_cost_kernel_create(const struct dpif *dpif)
         return NULL;
     }
 
+    upcall_cost_config.refresh = upcall_cost_kernel_refresh;
     kernel = xmalloc(sizeof *kernel);
     kernel->dpif = dpif;
     kernel->account = cost_account_create(&upcall_cost_kernel_kind,
                                           dpif_name(dpif));
     ovs_mutex_lock(&mutex);
+    kernel->losses = cost_recorder_get(kernel->account, "sockets");
     ovs_list_push_back(&kernels, &kernel->list_node);
     ovs_mutex_unlock(&mutex);
     return kernel->account;
@@ -130,6 +134,17 @@ upcall_cost_kernel_destroy(struct cost_account *account)
     }
     ovs_mutex_unlock(&mutex);
     cost_account_destroy(account);
+}
+
+/* Returns a recorder for the handler thread with number 'id' in 'account', or
+ * NULL if that is NULL.  The caller must release it when the thread exits. */
+struct cost_recorder *
+upcall_cost_handler_start(struct cost_account *account, uint32_t id)
+{
+    char name[COST_THREAD_NAME_MAX];
+
+    snprintf(name, sizeof name, "handler%"PRIu32, id);
+    return account ? cost_recorder_get(account, name) : NULL;
 }
 
 static unsigned int
@@ -176,18 +191,18 @@ relate_clocks(struct upcall_cost_batch *batch)
     }
 }
 
-/* Starts 'batch', for upcalls that the calling thread is going to receive, of
- * 'account', which may be NULL.  The batch must be stopped with
+/* Starts 'batch', for upcalls that the calling thread is going to receive,
+ * with its 'recorder', which may be NULL.  The batch must be stopped with
  * upcall_cost_batch_stop(). */
 void
 upcall_cost_batch_start(struct upcall_cost_batch *batch,
-                        struct cost_account *account)
+                        struct cost_recorder *recorder)
 {
-    batch->account = cost_enabled() ? account : NULL;
-    batch->recorder = NULL;
+    batch->interval = cost_split_interval(&upcall_cost_config);
+    batch->recorder = batch->interval ? recorder : NULL;
     batch->split = false;
     batch->n = 0;
-    if (batch->account && queues_wanted()) {
+    if (batch->recorder && queues_wanted()) {
         relate_clocks(batch);
     } else {
         batch->start_ns = 0;
@@ -218,10 +233,7 @@ upcall_cost_received(void)
     if (batch) {
         struct upcall_cost_upcall *upcall = &batch->upcalls[batch->n];
 
-        if (!batch->recorder) {
-            batch->recorder = cost_recorder_get(batch->account);
-        }
-        upcall->split = cost_recorder_split(batch->recorder);
+        upcall->split = cost_recorder_split(batch->recorder, batch->interval);
         upcall->received = upcall_now();
     }
 }
@@ -252,31 +264,20 @@ upcall_cost_failed(const struct dpif_upcall *dupcall, int error)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
-        cost_count(batch->account,
+        cost_count(batch->recorder,
                    dupcall_type(dupcall) << UPCALL_COST_N_FEATURES,
                    (error == ENODEV ? UPCALL_COST_LOST_BRIDGE
                     : UPCALL_COST_LOST_ERROR), 1);
     }
 }
 
-/* The inverse of cost_clock_ns(), for up to 18 minutes. */
-static uint64_t
-ns_to_ticks(uint64_t ns)
-{
-    uint32_t mult;
-
-    atomic_read_relaxed(&cost_clock.mult, &mult);
-    return (MIN(ns, UINT64_MAX >> COST_CLOCK_SHIFT)
-            << COST_CLOCK_SHIFT) / mult;
-}
-
-/* Starts 'timer' for 'upcall', from when it was put into the queue, if that is
- * known, or from when it was received. */
+/* Initializes 'event' with what is known of 'upcall', which ends 'now', when
+ * it has been translated.  It began when it was put into the queue, if that is
+ * known, or when it was received. */
 static void
-start_timer(struct cost_timer *timer, const struct upcall_cost_batch *batch,
-            const struct upcall_cost_upcall *upcall)
+init_event(struct cost_event *event, const struct upcall_cost_batch *batch,
+           const struct upcall_cost_upcall *upcall, uint64_t now)
 {
-    struct cost_event *event = &timer->event;
     uint64_t queue = 0;
 
     cost_event_init(event);
@@ -284,22 +285,32 @@ start_timer(struct cost_timer *timer, const struct upcall_cost_batch *batch,
         uint64_t ticks = cost_clock_between(batch->start, upcall->received);
         uint64_t received_ns = batch->start_ns + cost_clock_ns(ticks);
 
-        queue = ns_to_ticks(cost_clock_between(upcall->queued_ns,
-                                               received_ns));
+        queue = cost_clock_ticks(cost_clock_between(upcall->queued_ns,
+                                                    received_ns));
         if (upcall->split) {
             cost_event_add(event, UPCALL_COST_K_QUEUE, queue);
         }
     }
-    timer->recorder = batch->recorder;
-    timer->outer = NULL;
-    timer->split = false;       /* That is done here. */
-    timer->begin = timer->start = upcall->received - queue;
+    event->total = queue + cost_clock_between(upcall->received, now);
     if (upcall->split) {
         cost_event_add(event, UPCALL_COST_K_PARSE,
                        cost_clock_between(upcall->received, upcall->parsed));
         cost_event_add(event, UPCALL_COST_K_TRANSLATE,
                        cost_clock_between(upcall->parsed, upcall->translated));
     }
+}
+
+/* Records 'event', of 'upcall'. */
+static void
+record_upcall(const struct upcall_cost_batch *batch,
+              const struct upcall_cost_upcall *upcall,
+              const struct cost_event *event)
+{
+    const struct cost_details details = {
+        upcall_cost_get_details, upcall->flow, upcall->packet_len
+    };
+
+    cost_record(batch->recorder, upcall->class, event, &details);
 }
 
 /* It has been translated, from a packet of 'flow' to 'actions', with the
@@ -329,12 +340,11 @@ upcall_cost_translated(const struct dpif_upcall *dupcall,
         batch->n++;
     } else {
         /* It does not take part in the rest. */
-        uint64_t now = upcall->split ? upcall->translated : upcall_now();
-        struct cost_timer timer;
+        struct cost_event event;
 
-        start_timer(&timer, batch, upcall);
-        upcall_cost_record(&timer, now, upcall->class, flow,
-                           upcall->packet_len);
+        init_event(&event, batch, upcall,
+                   upcall->split ? upcall->translated : upcall_now());
+        record_upcall(batch, upcall, &event);
     }
 }
 
@@ -348,7 +358,8 @@ upcall_cost_batch_complete(void)
     if (batch) {
         batch->complete = now_if(batch->split);
         batch->n_installed = 0;
-        cost_timer_catch(&batch->timer);
+        cost_timer_init(&batch->timer);
+        cost_timer_start(&batch->timer, NULL, 0);
     }
 }
 
@@ -397,38 +408,36 @@ upcall_cost_operated(void)
 
     for (size_t i = 0; i < batch->n; i++) {
         const struct upcall_cost_upcall *upcall = &batch->upcalls[i];
-        struct cost_timer timer;
-        struct cost_event *event = &timer.event;
+        struct cost_event event;
 
-        start_timer(&timer, batch, upcall);
-        event->counter = upcall->counter;
+        init_event(&event, batch, upcall, now);
+        event.counter = upcall->counter;
         if (upcall->put) {
-            event->counter = (!upcall->put->error ? UPCALL_COST_INSTALLED
-                              : upcall->put->error == EEXIST
-                              ? UPCALL_COST_DUPLICATE
-                              : UPCALL_COST_REFUSED);
+            event.counter = (!upcall->put->error ? UPCALL_COST_INSTALLED
+                             : upcall->put->error == EEXIST
+                             ? UPCALL_COST_DUPLICATE
+                             : UPCALL_COST_REFUSED);
         }
         if (OVS_UNLIKELY(upcall->split)) {
             uint64_t operate = cost_clock_between(batch->operating, now);
 
-            cost_event_add(event, UPCALL_COST_K_WAIT,
+            cost_event_add(&event, UPCALL_COST_K_WAIT,
                            cost_clock_between(upcall->translated,
                                               batch->complete));
-            cost_event_add(event, UPCALL_COST_K_INSTALL,
+            cost_event_add(&event, UPCALL_COST_K_INSTALL,
                            cost_clock_between(batch->complete,
                                               batch->operating));
-            cost_event_add(event, UPCALL_COST_K_OPERATE, operate);
-            if (event->marked & 1u << UPCALL_COST_K_QUEUE) {
-                cost_event_add(event, UPCALL_COST_K_OVERHEAD,
-                               event->stages[UPCALL_COST_K_QUEUE] + operate);
+            cost_event_add(&event, UPCALL_COST_K_OPERATE, operate);
+            if (event.marked & 1u << UPCALL_COST_K_QUEUE) {
+                cost_event_add(&event, UPCALL_COST_K_OVERHEAD,
+                               event.stages[UPCALL_COST_K_QUEUE] + operate);
             }
         }
         if (!i) {
             /* Once per batch. */
-            cost_event_add(event, UPCALL_COST_K_BATCH, batch->n);
+            cost_event_add(&event, UPCALL_COST_K_BATCH, batch->n);
         }
-        upcall_cost_record(&timer, now, upcall->class, upcall->flow,
-                           upcall->packet_len);
+        record_upcall(batch, upcall, &event);
     }
     batch->n = 0;
     batch->split = false;
@@ -456,11 +465,11 @@ get_n_dropped(int fd OVS_UNUSED, uint32_t *n OVS_UNUSED)
 }
 
 static void
-count_unknown(struct cost_account *account, enum upcall_cost_counter counter,
+count_unknown(struct cost_recorder *recorder, enum upcall_cost_counter counter,
               uint64_t n)
 {
     if (n) {
-        cost_count(account, UPCALL_COST_UNKNOWN << UPCALL_COST_N_FEATURES,
+        cost_count(recorder, UPCALL_COST_UNKNOWN << UPCALL_COST_N_FEATURES,
                    counter, n);
     }
 }
@@ -477,7 +486,7 @@ count_dropped(struct upcall_cost_socket *socket)
     if (get_n_dropped(socket->fd, &socket->n_dropped)) {
         LIST_FOR_EACH (kernel, list_node, &kernels) {
             if (kernel->dpif == socket->dpif) {
-                count_unknown(kernel->account, UPCALL_COST_LOST_OVERRUN,
+                count_unknown(kernel->losses, UPCALL_COST_LOST_OVERRUN,
                               socket->n_dropped - before);
             }
         }
@@ -486,7 +495,7 @@ count_dropped(struct upcall_cost_socket *socket)
 
 /* Counts the upcalls that the kernel has dropped so far and that nobody has
  * counted yet.  If accounting is off, they won't be counted later, either. */
-void
+static void
 upcall_cost_kernel_refresh(void)
 {
     struct upcall_cost_socket *socket;
@@ -584,7 +593,7 @@ upcall_cost_socket_received(struct upcall_cost_socket *socket,
     }
     if (batch) {
         batch->upcalls[batch->n].queued_ns = ns;
-        count_unknown(batch->account, UPCALL_COST_QUEUE_UNKNOWN,
+        count_unknown(batch->recorder, UPCALL_COST_QUEUE_UNKNOWN,
                       socket->queue && !ns);
     }
 }
@@ -621,7 +630,8 @@ upcall_cost_socket_empty(struct upcall_cost_socket *socket)
         size_t n_orphans = upcall_cost_queue_empty(socket->queue);
 
         if (batch) {
-            count_unknown(batch->account, UPCALL_COST_QUEUE_ORPHAN, n_orphans);
+            count_unknown(batch->recorder, UPCALL_COST_QUEUE_ORPHAN,
+                          n_orphans);
         }
     }
     if (!socket->shared

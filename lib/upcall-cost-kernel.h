@@ -36,7 +36,7 @@ struct upcall_cost_socket;
  *
  *     struct upcall_cost_batch batch;
  *
- *     upcall_cost_batch_start(&batch, account);
+ *     upcall_cost_batch_start(&batch, recorder);
  *     for each upcall:
  *         upcall_cost_received();
  *         ...parse...
@@ -92,13 +92,13 @@ struct upcall_cost_upcall {
 
 /* On the stack of the code that starts and stops it. */
 struct upcall_cost_batch {
-    struct cost_account *account;       /* NULL if accounting is off. */
-    struct cost_recorder *recorder;     /* NULL before the first upcall. */
-    struct cost_timer timer;            /* Makes cost_timer_count() work. */
+    struct cost_recorder *recorder;     /* NULL if accounting is off. */
+    struct cost_timer timer;            /* Takes cost_timer_count(). */
     uint64_t start_ns;                  /* CLOCK_MONOTONIC, and the same */
     uint64_t start;                     /* in ticks, if queues are watched. */
     uint64_t complete;                  /* Points in time, in ticks, if one */
     uint64_t operating;                 /* of its upcalls is to be split. */
+    uint32_t interval;                  /* One in so many is split. */
     bool split;                         /* Is one of them? */
     size_t n;                           /* Upcalls translated so far. */
     size_t n_installed;
@@ -111,9 +111,11 @@ void upcall_cost_kernel_init(void);
 
 /* Hooks for ofproto-dpif-upcall. */
 struct cost_account *upcall_cost_kernel_create(const struct dpif *);
+struct cost_recorder *upcall_cost_handler_start(struct cost_account *,
+                                                uint32_t id);
 void upcall_cost_kernel_destroy(struct cost_account *);
 void upcall_cost_batch_start(struct upcall_cost_batch *,
-                             struct cost_account *);
+                             struct cost_recorder *);
 void upcall_cost_batch_stop(void);
 void upcall_cost_received(void);
 void upcall_cost_parsed(void);
@@ -133,8 +135,5 @@ void upcall_cost_socket_received(struct upcall_cost_socket *,
                                  const struct ofpbuf *);
 void upcall_cost_socket_overrun(struct upcall_cost_socket *);
 void upcall_cost_socket_empty(struct upcall_cost_socket *);
-
-/* For upcall_cost_kernel_kind. */
-void upcall_cost_kernel_refresh(void);
 
 #endif /* upcall-cost-kernel.h */

@@ -26,7 +26,7 @@
 #include "cost-report.h"
 #include "openvswitch/json.h"
 #include "packets.h"
-#include "upcall-cost-kernel.h"
+#include "unixctl-worker.h"
 #include "util.h"
 
 static const char *const type_names[UPCALL_COST_N_TYPES] = {
@@ -51,6 +51,15 @@ struct upcall_cost_details {
 };
 
 static void upcall_cost_format_class(size_t class, struct ds *);
+
+struct cost_config upcall_cost_config
+    = COST_CONFIG_INITIALIZER("upcall", COST_DEFAULT_SPLIT_INTERVAL, NULL);
+
+/* What an upcall is, in both datapaths, to marks and counts. */
+static const char upcall_name[] = "upcall";
+
+/* Words of upcalls that are kept back. */
+#define UPCALL_COST_N_PENDING 128
 
 static const char *const netdev_stages[UPCALL_COST_N_STAGES] = {
     [UPCALL_COST_PARSE] = "parse",
@@ -88,20 +97,25 @@ static const char *const counters[UPCALL_COST_N_COUNTERS] = {
 
 /* Upcalls in the userspace datapath. */
 const struct cost_kind upcall_cost_netdev_kind = {
-    .name = "upcall",
+    .name = upcall_name,
+    .config = &upcall_cost_config,
     .stages = netdev_stages,
     .n_stages = UPCALL_COST_N_STAGES,
     .counters = counters,
     .n_counters = UPCALL_COST_N_COUNTERS,
     .n_classes = UPCALL_COST_N_CLASSES,
     .format_class = upcall_cost_format_class,
+    .n_slowest = COST_MAX_SLOWEST,
     .n_details = DIV_ROUND_UP(sizeof(struct upcall_cost_details),
                               sizeof(uint64_t)),
+    .n_pending = UPCALL_COST_N_PENDING,
+    .typed_names = true,
 };
 
 /* Upcalls from the kernel datapath. */
 const struct cost_kind upcall_cost_kernel_kind = {
-    .name = "upcall",
+    .name = upcall_name,
+    .config = &upcall_cost_config,
     .stages = kernel_stages,
     .n_stages = UPCALL_COST_K_N_STAGES,
     .values = 1 << UPCALL_COST_K_BATCH,
@@ -109,9 +123,11 @@ const struct cost_kind upcall_cost_kernel_kind = {
     .n_counters = UPCALL_COST_N_COUNTERS,
     .n_classes = UPCALL_COST_N_CLASSES,
     .format_class = upcall_cost_format_class,
+    .n_slowest = COST_MAX_SLOWEST,
     .n_details = DIV_ROUND_UP(sizeof(struct upcall_cost_details),
                               sizeof(uint64_t)),
-    .refresh = upcall_cost_kernel_refresh,
+    .n_pending = UPCALL_COST_N_PENDING,
+    .typed_names = true,
 };
 
 /* Classes. */
@@ -258,8 +274,10 @@ upcall_cost_format_class(size_t class, struct ds *s)
 
 /* Recording. */
 
-static void
-get_details(uint64_t *words, const void *flow, size_t packet_len)
+/* A cost_details_cb for an upcall of 'flow', a struct flow, and
+ * 'packet_len'. */
+void
+upcall_cost_get_details(uint64_t *words, const void *flow, size_t packet_len)
 {
     struct upcall_cost_details *details = (void *) words;
 
@@ -279,7 +297,7 @@ get_details_miniflow(uint64_t *words, const void *miniflow, size_t packet_len)
     struct flow flow;
 
     miniflow_expand(miniflow, &flow);
-    get_details(words, &flow, packet_len);
+    upcall_cost_get_details(words, &flow, packet_len);
 }
 
 /* Does what upcall_cost_miss_stop() does if accounting is on, for an upcall
@@ -307,7 +325,7 @@ upcall_cost_action_stop__(struct cost_timer *timer,
         || (error == EAGAIN && type != UPCALL_COST_BAD)) {
         cost_timer_stop(timer, UPCALL_COST_EXECUTE,
                         upcall_cost_class(type, flow, actions),
-                        get_details, flow, packet_len);
+                        upcall_cost_get_details, flow, packet_len);
     } else {
         upcall_cost_fail__(timer, type, error);
     }
@@ -318,10 +336,10 @@ void
 upcall_cost_fail__(struct cost_timer *timer, enum upcall_cost_type type,
                    int error)
 {
-    struct cost_account *account = timer->recorder->account;
+    struct cost_recorder *recorder = timer->recorder;
 
     cost_timer_cancel(timer);
-    cost_count(account, type << UPCALL_COST_N_FEATURES,
+    cost_count(recorder, type << UPCALL_COST_N_FEATURES,
                (error == ENODEV ? UPCALL_COST_LOST_BRIDGE
                 : UPCALL_COST_LOST_ERROR), 1);
 }
@@ -329,26 +347,13 @@ upcall_cost_fail__(struct cost_timer *timer, enum upcall_cost_type type,
 /* Counts 'n' upcalls of 'type' that were lost because the datapath's upcalls
  * were disabled, as they are while ofproto is being reconfigured. */
 void
-upcall_cost_lost_lock(struct cost_account *account, enum dpif_upcall_type type,
+upcall_cost_lost_lock(struct cost_recorder *recorder,
+                      enum dpif_upcall_type type,
                       const struct nlattr *userdata, size_t n)
 {
-    cost_count(account,
+    cost_count(recorder,
                upcall_cost_type(type, userdata) << UPCALL_COST_N_FEATURES,
                UPCALL_COST_LOST_LOCK, n);
-}
-
-/* Records the event of 'timer', which ends 'now' and was not started with
- * cost_timer_start(): an upcall of 'class' for a packet of 'flow' that was
- * 'packet_len' bytes long. */
-void
-upcall_cost_record(struct cost_timer *timer, uint64_t now, size_t class,
-                   const struct flow *flow, uint32_t packet_len)
-{
-    timer->class = class;
-    timer->details.get = get_details;
-    timer->details.aux = flow;
-    timer->details.n = packet_len;
-    cost_timer_end__(timer, now);
 }
 
 /* Reporting. */
@@ -382,27 +387,45 @@ upcall_cost_class_from_string(const char *s, size_t *class)
     return ok;
 }
 
-/* Returns the name that 'port_no' has now in the datapath named 'account', or
- * NULL.  The caller must free it. */
-static char *
-port_name(const char *account, odp_port_t port_no)
+/* A port whose name is looked up. */
+struct port_lookup {
+    const char *account;                /* Name of the datapath. */
+    odp_port_t port_no;
+    char *name;                         /* NULL if there is no such port. */
+};
+
+static void
+lookup_port_name(void *lookup_)
 {
+    struct port_lookup *lookup = lookup_;
     struct dpif_port port;
     char *dp_name, *type;
     struct dpif *dpif;
-    char *name = NULL;
 
-    dp_parse_name(account, &dp_name, &type);
+    dp_parse_name(lookup->account, &dp_name, &type);
     if (!dpif_open(dp_name, type, &dpif)) {
-        if (!dpif_port_query_by_number(dpif, port_no, &port, false)) {
-            name = xstrdup(port.name);
+        if (!dpif_port_query_by_number(dpif, lookup->port_no, &port, false)) {
+            lookup->name = xstrdup(port.name);
             dpif_port_destroy(&port);
         }
         dpif_close(dpif);
     }
     free(dp_name);
     free(type);
-    return name;
+}
+
+/* Returns the name that 'port_no' has now in the datapath named 'account', or
+ * NULL.  The caller must free it.
+ *
+ * Only the main thread opens datapaths: whoever closes one last destroys it,
+ * if it has been deleted meanwhile. */
+static char *
+port_name(const char *account, odp_port_t port_no)
+{
+    struct port_lookup lookup = { account, port_no, NULL };
+
+    unixctl_worker_call_main(lookup_port_name, &lookup);
+    return lookup.name;
 }
 
 /* Appends 'flow' to 's' in the notation of "ovs-appctl dpctl/dump-flows" and
@@ -521,5 +544,4 @@ upcall_cost_init(void)
     };
 
     cost_report_register(&report);
-    upcall_cost_kernel_init();
 }

@@ -105,6 +105,7 @@ enum upcall_cost_feature {
 
 #define UPCALL_COST_N_CLASSES (UPCALL_COST_N_TYPES << UPCALL_COST_N_FEATURES)
 
+extern struct cost_config upcall_cost_config;
 extern const struct cost_kind upcall_cost_netdev_kind;
 extern const struct cost_kind upcall_cost_kernel_kind;
 
@@ -121,7 +122,7 @@ static inline void upcall_cost_action_stop(struct cost_timer *,
                                            uint32_t packet_len,
                                            const struct ofpbuf *actions,
                                            int error);
-void upcall_cost_lost_lock(struct cost_account *, enum dpif_upcall_type,
+void upcall_cost_lost_lock(struct cost_recorder *, enum dpif_upcall_type,
                            const struct nlattr *userdata, size_t n);
 
 /* For lib/upcall-cost-kernel.c. */
@@ -129,8 +130,8 @@ enum upcall_cost_type upcall_cost_type(enum dpif_upcall_type,
                                        const struct nlattr *userdata);
 size_t upcall_cost_class(enum upcall_cost_type, const struct flow *,
                          const struct ofpbuf *actions);
-void upcall_cost_record(struct cost_timer *, uint64_t now, size_t class,
-                        const struct flow *, uint32_t packet_len);
+void upcall_cost_get_details(uint64_t *details, const void *flow,
+                             size_t packet_len);
 
 /* Commands. */
 void upcall_cost_init(void);
@@ -145,11 +146,11 @@ void upcall_cost_action_stop__(struct cost_timer *,
 void upcall_cost_fail__(struct cost_timer *, enum upcall_cost_type, int error);
 
 /* Stops the upcall for a flow miss that the userspace datapath started with
- * cost_timer_next() on 'timer', and leaves it open when it ends.  It was for a
- * packet of 'flow', of which 'miniflow' is a copy that stays valid until then,
- * that was 'packet_len' bytes long, and led to 'actions'.  'error' is what the
- * upcall callback returned: 0, ENOSPC if no flow is to be installed, or
- * another value if the upcall failed.
+ * cost_timer_start() on 'timer', and leaves it open when it ends.  It was for
+ * a packet of 'flow', of which 'miniflow' is a copy that stays valid until
+ * then, that was 'packet_len' bytes long, and led to 'actions'.  'error' is
+ * what the upcall callback returned: 0, ENOSPC if no flow is to be installed,
+ * or another value if the upcall failed.
  *
  * The time since the latest mark belongs to installing the flow. */
 static inline void

@@ -81,8 +81,22 @@ hist_create(void)
 {
     struct cost_hist *hist = xmalloc(sizeof *hist);
 
-    cost_hist_clear(hist);
+    cost_hist_init(hist);
     return hist;
+}
+
+static void
+hist_destroy(struct cost_hist *hist)
+{
+    cost_hist_uninit(hist);
+    free(hist);
+}
+
+static void
+hist_clear(struct cost_hist *hist)
+{
+    cost_hist_uninit(hist);
+    cost_hist_init(hist);
 }
 
 static void
@@ -115,7 +129,7 @@ check_statistics(void)
     ovs_assert(fabs(cost_hist_snapshot_stddev(&snap) - 2e6) < 0.001);
 
     /* Clear. */
-    cost_hist_clear(hist);
+    hist_clear(hist);
     cost_hist_read(hist, &snap);
     ovs_assert(snap.count == 0 && snap.sum == 0 && snap.min == UINT64_MAX);
 
@@ -129,7 +143,7 @@ check_statistics(void)
     ovs_assert(cost_hist_snapshot_percentile(&snap, 50) == (double) huge);
 
     /* Carry from the lower to the upper 64 bits. */
-    cost_hist_clear(hist);
+    hist_clear(hist);
     for (int i = 0; i < 4; i++) {
         cost_hist_add(hist, UINT64_C(1) << 31);
         cost_hist_add(hist, UINT64_C(1) << 32);
@@ -137,7 +151,7 @@ check_statistics(void)
     cost_hist_read(hist, &snap);
     ovs_assert(snap.sum_sq.u64.hi == 5 && snap.sum_sq.u64.lo == 0);
 
-    free(hist);
+    hist_destroy(hist);
 }
 
 static int
@@ -160,7 +174,7 @@ check_percentiles(void)
     struct cost_hist_snapshot snap;
 
     for (int round = 0; round < 15; round++) {
-        cost_hist_clear(hist);
+        hist_clear(hist);
         for (int i = 0; i < N; i++) {
             values[i] = (random_uint64() >> (64 - 6 - 2 * round)) + 1;
             cost_hist_add(hist, values[i]);
@@ -181,7 +195,7 @@ check_percentiles(void)
     }
 
     /* Of two values, the median is the lower one. */
-    cost_hist_clear(hist);
+    hist_clear(hist);
     cost_hist_add(hist, 10);
     cost_hist_add(hist, 1000);
     cost_hist_read(hist, &snap);
@@ -189,7 +203,7 @@ check_percentiles(void)
     ovs_assert(cost_hist_snapshot_percentile(&snap, 50.1) == 1000);
 
     /* Only zeros. */
-    cost_hist_clear(hist);
+    hist_clear(hist);
     cost_hist_add(hist, 0);
     cost_hist_read(hist, &snap);
     ovs_assert(snap.buckets[0] == 1 && snap.min == 0 && snap.max == 0);
@@ -197,7 +211,7 @@ check_percentiles(void)
     ovs_assert(cost_hist_snapshot_percentile_number(&snap, 50) == 0);
 
     free(values);
-    free(hist);
+    hist_destroy(hist);
 }
 
 static bool
@@ -239,16 +253,87 @@ check_merge(void)
     ovs_assert(snapshots_equal(&left, &expected));
 
     /* An empty one changes nothing. */
-    cost_hist_snapshot_init(&tmp);
+    cost_hist_snapshot_init(&tmp, &cost_hist_exponential);
     cost_hist_snapshot_merge(&left, &tmp);
     ovs_assert(snapshots_equal(&left, &expected));
     cost_hist_snapshot_merge(&tmp, &expected);
     ovs_assert(snapshots_equal(&tmp, &expected));
 
     for (int i = 0; i < 3; i++) {
-        free(hists[i]);
+        hist_destroy(hists[i]);
     }
-    free(all);
+    hist_destroy(all);
+}
+
+static uint64_t
+memory(void)
+{
+    uint64_t bytes;
+
+    atomic_read_relaxed(&cost_memory, &bytes);
+    return bytes;
+}
+
+/* Only buckets around those in use take memory, which is given back. */
+static void
+check_memory(void)
+{
+    struct cost_hist *hist = hist_create();
+    uint64_t chunk = COST_HIST_CHUNK * sizeof(uint64_t);
+    struct cost_hist_snapshot snap;
+    uint64_t before = memory(), some;
+
+    cost_hist_read(hist, &snap);
+    ovs_assert(!snap.count && memory() == before);
+    cost_hist_add(hist, 1000);
+    some = memory();
+    ovs_assert(some > before && some <= before + chunk + 16);
+    cost_hist_add(hist, 1000);
+    ovs_assert(memory() == some);
+
+    /* Downwards, upwards, and what is above all edges. */
+    cost_hist_add(hist, 0);
+    ovs_assert(memory() == some + ROUND_DOWN(cost_hist_bucket(1000),
+                                             COST_HIST_CHUNK)
+                                  * sizeof(uint64_t));
+    cost_hist_add(hist, UINT64_MAX);
+    ovs_assert(memory() <= before + COST_HIST_N_BUCKETS * sizeof(uint64_t)
+                           + 16);
+    cost_hist_read(hist, &snap);
+    ovs_assert(snap.count == 4 && snap.buckets[0] == 1
+               && snap.buckets[cost_hist_bucket(1000)] == 2
+               && snap.buckets[COST_HIST_N_EDGES] == 1);
+    hist_destroy(hist);
+    ovs_assert(memory() == before);
+}
+
+/* Numbers that have a bucket each. */
+static void
+check_linear(void)
+{
+    static const uint64_t edges[] = { 0, 1, 2, 3, 4 };
+    static const struct cost_hist_layout layout = {
+        .edges = edges,
+        .n_edges = ARRAY_SIZE(edges),
+        .linear = true,
+    };
+    struct cost_hist_snapshot snap, other;
+
+    cost_hist_snapshot_init(&snap, &layout);
+    cost_hist_snapshot_init(&other, &layout);
+    cost_hist_snapshot_add(&snap, 0, 5);
+    cost_hist_snapshot_add(&snap, 3, 0);
+    cost_hist_snapshot_add(&snap, 4, 3);
+    cost_hist_snapshot_add(&other, 9, 2);
+    cost_hist_snapshot_merge(&snap, &other);
+    ovs_assert(snap.count == 10 && snap.sum == 30 && snap.min == 0
+               && snap.max == 9 && snap.sum_sq.u64.lo == 48 + 162
+               && !snap.sum_sq.u64.hi);
+    ovs_assert(snap.buckets[0] == 5 && snap.buckets[4] == 3
+               && snap.buckets[5] == 2 && !snap.buckets[3]);
+    ovs_assert(cost_hist_snapshot_percentile_number(&snap, 50) == 0);
+    ovs_assert(cost_hist_snapshot_percentile_number(&snap, 51) == 4);
+    ovs_assert(cost_hist_snapshot_percentile_number(&snap, 90) == 9);
 }
 
 static void
@@ -258,6 +343,8 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
     check_statistics();
     check_percentiles();
     check_merge();
+    check_memory();
+    check_linear();
     printf("ok\n");
 }
 
@@ -316,7 +403,7 @@ run_benchmark(struct ovs_cmdl_context *ctx)
     printf("record: %.2f ns (min %.2f, max %.2f, %d rounds of %d)\n",
            ns[N_ROUNDS / 2], ns[0], ns[N_ROUNDS - 1], N_ROUNDS, n);
     free(values);
-    free(hist);
+    hist_destroy(hist);
 }
 
 static const struct ovs_cmdl_command commands[] = {

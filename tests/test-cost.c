@@ -24,6 +24,7 @@
 #include <stdlib.h>
 
 #include "command-line.h"
+#include "coverage.h"
 #include "latch.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/poll-loop.h"
@@ -46,8 +47,12 @@ format_class(size_t class, struct ds *s)
     ds_put_format(s, "class%"PRIuSIZE, class);
 }
 
+static struct cost_config config
+    = COST_CONFIG_INITIALIZER("test", COST_DEFAULT_SPLIT_INTERVAL, NULL);
+
 static const struct cost_kind kind = {
     .name = "event",
+    .config = &config,
     .stages = stages,
     .n_stages = N_STAGES,
     .values = 1 << NUMBER,
@@ -55,19 +60,63 @@ static const struct cost_kind kind = {
     .n_counters = N_COUNTERS,
     .n_classes = N_CLASSES,
     .format_class = format_class,
+    .n_slowest = COST_MAX_SLOWEST,
     .n_details = 2,
+    .n_pending = 128,
+    .typed_names = true,
 };
 static const struct cost_kind *const kinds[] = { &kind };
+
+/* The same, but that every event is added to the histograms at once. */
+static const struct cost_kind direct_kind = {
+    .name = "direct",
+    .config = &config,
+    .stages = stages,
+    .n_stages = N_STAGES,
+    .values = 1 << NUMBER,
+    .counters = counters,
+    .n_counters = N_COUNTERS,
+    .n_classes = N_CLASSES,
+    .format_class = format_class,
+    .n_slowest = COST_MAX_SLOWEST,
+    .n_details = 2,
+};
+static const struct cost_kind *const direct_kinds[] = { &direct_kind };
+
+/* Events with a tally. */
+static const uint64_t tally_edges[] = { 0, 1, 2, 3 };
+static const struct cost_hist_layout tally_layout = {
+    .edges = tally_edges,
+    .n_edges = ARRAY_SIZE(tally_edges),
+    .linear = true,
+};
+static const struct cost_kind tally_kind = {
+    .name = "tally",
+    .config = &config,
+    .stages = stages,
+    .n_stages = N_STAGES,
+    .values = 1 << NUMBER,
+    .counters = counters,
+    .n_counters = N_COUNTERS,
+    .n_tally_rows = 1,
+    .tally_stage = NUMBER,
+    .tally_layout = &tally_layout,
+    .n_classes = N_CLASSES,
+    .format_class = format_class,
+    .n_slowest = 2,
+    .n_details = 2,
+};
+static const struct cost_kind *const tally_kinds[] = { &tally_kind };
 
 static void
 configure(bool enabled, int split_interval)
 {
-    struct smap config = SMAP_INITIALIZER(&config);
+    struct smap settings = SMAP_INITIALIZER(&settings);
 
-    smap_add(&config, "cost-accounting", enabled ? "true" : "false");
-    smap_add_format(&config, "cost-split-interval", "%d", split_interval);
-    cost_configure(&config);
-    smap_destroy(&config);
+    smap_add(&settings, "cost-accounting", enabled ? "true" : "false");
+    smap_add_format(&settings, "cost-split-interval", "%d", split_interval);
+    cost_configure(&settings);
+    smap_destroy(&settings);
 }
 
 static void
@@ -81,25 +130,43 @@ get_details(uint64_t *details, const void *aux, size_t n)
 
 /* Records one event of 'class', the 'number'th. */
 static void
-record(struct cost_account *account, size_t class, uint64_t number)
+record(struct cost_recorder *recorder, size_t class, uint64_t number)
 {
     struct cost_timer timer;
 
-    cost_timer_start(&timer, account, 0);
-    cost_timer_mark(FIRST);
-    cost_timer_count(number % 2 ? BAD : GOOD);
-    cost_timer_value(NUMBER, number);
+    cost_timer_init(&timer);
+    cost_timer_start(&timer, recorder, 0);
+    cost_timer_mark(recorder->kind, FIRST);
+    cost_timer_count(recorder->kind, number % 2 ? BAD : GOOD);
+    cost_event_add(&timer.event, NUMBER, number);
     cost_timer_stop(&timer, SECOND, class, get_details, &number, DETAILS_SUM);
 }
 
-/* Reads the only account. */
+/* Reads the only account of 'kinds_'. */
+static struct cost_account_snapshot *
+read_kind(const struct cost_kind *const kinds_[])
+{
+    struct cost_account_snapshot *snap = xmalloc(sizeof *snap);
+    struct cost_accounts all;
+
+    cost_accounts_get(kinds_, 1, NULL, &all);
+    ovs_assert(all.n == 1);
+    cost_account_read(all.accounts[0], snap);
+    cost_accounts_put(&all);
+    return snap;
+}
+
 static struct cost_account_snapshot *
 read_account(void)
 {
-    struct cost_account_snapshot *snap;
+    return read_kind(kinds);
+}
 
-    ovs_assert(cost_accounts_read(kinds, 1, NULL, &snap) == 1);
-    return snap;
+static void
+snapshot_free(struct cost_account_snapshot *snap)
+{
+    cost_account_snapshot_uninit(snap);
+    free(snap);
 }
 
 static uint64_t
@@ -108,7 +175,7 @@ read_count(void)
     struct cost_account_snapshot *snap = read_account();
     uint64_t n = cost_snapshot_count(&snap->total, COST_ALL_CLASSES);
 
-    cost_accounts_free(snap, 1);
+    snapshot_free(snap);
     return n;
 }
 
@@ -118,7 +185,7 @@ read_n_threads(void)
     struct cost_account_snapshot *snap = read_account();
     size_t n = snap->n_threads - 1;     /* Without "exited". */
 
-    cost_accounts_free(snap, 1);
+    snapshot_free(snap);
     return n;
 }
 
@@ -158,6 +225,7 @@ check_snapshot(const struct cost_snapshot *snap)
 struct writer {
     pthread_t thread;
     struct cost_account *account;
+    unsigned int id;
     uint64_t n_events;
     struct latch *exit_latch;           /* If nonnull, wait for it to exit. */
 };
@@ -166,18 +234,25 @@ static void *
 writer_main(void *writer_)
 {
     struct writer *writer = writer_;
+    struct cost_recorder *recorder;
+    char name[COST_THREAD_NAME_MAX];
 
+    snprintf(name, sizeof name, "writer%u", writer->id);
+    recorder = cost_recorder_get(writer->account, name);
     for (uint64_t i = 0; i < writer->n_events; i++) {
-        record(writer->account, i % N_CLASSES, i);
-        if (writer->exit_latch && i % 1024 == 0
-            && latch_is_set(writer->exit_latch)) {
-            return NULL;
+        record(recorder, i % N_CLASSES, i);
+        if (i % 1024 == 0) {
+            ovsrcu_quiesce();
+            if (writer->exit_latch && latch_is_set(writer->exit_latch)) {
+                break;
+            }
         }
     }
-    if (writer->exit_latch) {
+    if (writer->exit_latch && !latch_is_set(writer->exit_latch)) {
         latch_wait(writer->exit_latch);
         poll_block();
     }
+    cost_recorder_release(recorder);
     return NULL;
 }
 
@@ -187,6 +262,7 @@ start_writers(struct writer *writers, size_t n, struct cost_account *account,
 {
     for (size_t i = 0; i < n; i++) {
         writers[i].account = account;
+        writers[i].id = i;
         writers[i].n_events = n_events;
         writers[i].exit_latch = NULL;
         writers[i].thread = ovs_thread_create("writer", writer_main,
@@ -225,13 +301,14 @@ check_concurrent_read(struct cost_account *account)
         }
         ovs_assert(sum == n);
         check_snapshot(&snap->total);
-        cost_accounts_free(snap, 1);
+        snapshot_free(snap);
     }
     join_writers(writers, N_WRITERS);
     ovs_assert(read_count() == N_WRITERS * N_EVENTS);
 }
 
-/* Threads come and go, nothing gets lost, all end up as "exited". */
+/* Threads come and go, nothing gets lost, all end up as "exited", unless they
+ * are there again under the same name. */
 static void
 check_thread_exit(struct cost_account *account)
 {
@@ -253,11 +330,11 @@ check_thread_exit(struct cost_account *account)
 
     ovs_assert(snap->n_threads == 1);
     ovs_assert(!strcmp(snap->threads[0].thread, "exited"));
-    ovs_assert(snap->total.n_slowest == COST_N_SLOWEST);
+    ovs_assert(snap->total.n_slowest == COST_MAX_SLOWEST);
     ovs_assert(cost_snapshot_count(&snap->total, COST_ALL_CLASSES)
                == N_ROUNDS * N_WRITERS * N_EVENTS);
     check_snapshot(&snap->total);
-    cost_accounts_free(snap, 1);
+    snapshot_free(snap);
 }
 
 /* Clearing while threads write: what is left is in order, and clearing after
@@ -275,7 +352,7 @@ check_concurrent_clear(struct cost_account *account)
         ovs_assert(cost_accounts_clear(kinds, 1, NULL) == 1);
         snap = read_account();
         check_snapshot(&snap->total);
-        cost_accounts_free(snap, 1);
+        snapshot_free(snap);
     }
     join_writers(writers, N_WRITERS);
     cost_accounts_clear(kinds, 1, NULL);
@@ -290,19 +367,22 @@ check_nesting(struct cost_account *account)
     uint64_t all, all_ns, cancelled, inner_total_ns;
     struct cost_account_snapshot *snap;
     struct cost_hist_snapshot hist;
+    struct cost_recorder *recorder = cost_recorder_get(account, "main");
     struct cost_timer outer, inner;
     const uint64_t inner_ns = 20000000;
 
     all = cost_clock_now("event");
-    cost_timer_start(&outer, account, 0);
-    cost_timer_start(&inner, account, 0);
+    cost_timer_init(&outer);
+    cost_timer_init(&inner);
+    cost_timer_start(&outer, recorder, 0);
+    cost_timer_start(&inner, recorder, 0);
     xnanosleep(inner_ns);
-    cost_timer_mark(FIRST);
+    cost_timer_mark(&kind, FIRST);
     cost_timer_stop(&inner, SECOND, 1, NULL, NULL, 0);
-    cost_timer_mark(FIRST);
+    cost_timer_mark(&kind, FIRST);
 
     /* Cancelled ones do not count at all. */
-    cost_timer_start(&inner, account, 0);
+    cost_timer_start(&inner, recorder, 0);
     cancelled = cost_clock_now("event");
     xnanosleep(inner_ns);
     cancelled = cost_clock_now("event") - cancelled;
@@ -324,75 +404,198 @@ check_nesting(struct cost_account *account)
     ovs_assert(hist.sum + inner_total_ns <= all_ns);
     cost_snapshot_stage(&snap->total, 0, FIRST, &hist);
     ovs_assert(hist.sum + inner_total_ns <= all_ns);
-    cost_accounts_free(snap, 1);
+
+    /* The slowest say how much that was. */
+    ovs_assert(snap->total.n_slowest == 2);
+    for (size_t i = 0; i < 2; i++) {
+        const struct cost_slow_event *event = &snap->total.slowest[i];
+
+        ovs_assert(event->class == 0 ? event->excluded_ns >= 2 * inner_ns
+                   : !event->excluded_ns);
+    }
+    snapshot_free(snap);
 }
 
-/* Records an event in 'account' that was measured without a timer. */
+/* Records an event that was measured without a timer. */
 static void
-record_event(struct cost_account *account, struct cost_recorder **keep)
+record_event(struct cost_recorder *recorder, const uint64_t *counts)
 {
     struct cost_event event = {
         .total = 1000,
         .marked = 1 << SECOND | 1 << NUMBER,
         .counter = BAD,
+        .counts = counts,
         .stages = { [SECOND] = 250, [NUMBER] = 250 },
     };
     uint64_t number = 250;
     struct cost_details details = { get_details, &number, DETAILS_SUM };
 
-    cost_record(account, keep, 2, &event, &details);
+    cost_record(recorder, 2, &event, &details);
 }
 
-/* Events that were measured without a timer are recorded as they are, but that
- * only some of them are split. */
+/* Events that were measured without a timer are recorded as they are, whether
+ * they are kept back at first or not. */
 static void
 check_record(struct cost_account *account)
 {
-    struct cost_recorder *keep = NULL;
+    struct cost_account *direct = cost_account_create(&direct_kind, "direct");
+    struct cost_recorder *recorders[] = {
+        cost_recorder_get(account, "main"),
+        cost_recorder_get(direct, "main"),
+    };
+    const uint64_t counts[N_COUNTERS] = { [GOOD] = 3 };
+
+    for (size_t i = 0; i < ARRAY_SIZE(recorders); i++) {
+        struct cost_account_snapshot *snap;
+        struct cost_hist_snapshot hist;
+
+        for (int j = 0; j < 1000; j++) {
+            record_event(recorders[i], j == 500 ? counts : NULL);
+        }
+        snap = read_kind(i ? direct_kinds : kinds);
+        cost_snapshot_stage(&snap->total, 2, TOTAL, &hist);
+        ovs_assert(hist.count == 1000 && hist.min == cost_clock_ns(1000)
+                   && hist.max == hist.min && hist.sum == 1000 * hist.min
+                   && hist.sum_sq.u64.lo == hist.sum * hist.min
+                   && !hist.sum_sq.u64.hi);
+        cost_snapshot_stage(&snap->total, 2, FIRST, &hist);
+        ovs_assert(!hist.count);
+        cost_snapshot_stage(&snap->total, 2, SECOND, &hist);
+        ovs_assert(hist.count == 1000 && hist.min == cost_clock_ns(250)
+                   && hist.max == hist.min && hist.sum == 1000 * hist.min);
+        cost_snapshot_stage(&snap->total, 2, NUMBER, &hist);
+        ovs_assert(hist.count == 1000 && hist.min == 250 && hist.max == 250
+                   && hist.sum == 250000);
+        ovs_assert(cost_snapshot_count(&snap->total, 2) == 1000);
+        ovs_assert(cost_snapshot_counter(&snap->total, 2, BAD) == 1000);
+        ovs_assert(cost_snapshot_counter(&snap->total, 2, GOOD) == 3);
+        ovs_assert(snap->total.n_slowest == COST_MAX_SLOWEST);
+        for (size_t j = 0; j < snap->total.n_slowest; j++) {
+            const struct cost_slow_event *slow = &snap->total.slowest[j];
+
+            ovs_assert(slow->marked == (1 << SECOND | 1 << NUMBER)
+                       && slow->stages[SECOND] == cost_clock_ns(250)
+                       && slow->stages[NUMBER] == 250
+                       && slow->details[0] == 250);
+        }
+        snapshot_free(snap);
+    }
+    cost_account_destroy(direct);
+}
+
+/* Of the slowest events, none is missing, and there are no others. */
+static void
+check_slowest(struct cost_account *account)
+{
+    struct cost_recorder *recorder = cost_recorder_get(account, "main");
+    struct cost_account_snapshot *snap;
+
+    for (uint64_t i = 0; i < 1000; i++) {
+        struct cost_event event;
+
+        cost_event_init(&event);
+        event.total = (i * 7919 % 1000 + 1) * 1000000;
+        cost_record(recorder, i % N_CLASSES, &event, NULL);
+    }
+    snap = read_account();
+    ovs_assert(snap->total.n_slowest == COST_MAX_SLOWEST);
+    for (size_t i = 0; i < COST_MAX_SLOWEST; i++) {
+        ovs_assert(snap->total.slowest[i].total_ns
+                   == cost_clock_ns((1000 - i) * 1000000));
+    }
+    snapshot_free(snap);
+}
+
+/* Tallies are exact, whether an event is timed or not. */
+static void
+check_tally(struct cost_account *unused OVS_UNUSED)
+{
+    static const uint64_t numbers[] = { 3, 0, 3, 4, 1, 100 };
+    struct cost_account *account = cost_account_create(&tally_kind, "tally");
+    struct cost_recorder *recorder = cost_recorder_get(account, "main");
     struct cost_account_snapshot *snap;
     struct cost_hist_snapshot hist;
 
-    for (int i = 0; i < 1000; i++) {
-        record_event(account, i % 2 ? &keep : NULL);
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+        struct cost_event event;
+
+        for (int j = 0; j < 10; j++) {
+            cost_recorder_tally(recorder, i % 2, GOOD, numbers[i], 3);
+        }
+        cost_event_init(&event);
+        event.counter = GOOD;
+        cost_event_add(&event, NUMBER, numbers[i]);
+        if (i >= 3) {
+            event.total = 1000 * i;
+        } else {
+            event.total = COST_NOT_TIMED;
+        }
+        cost_record(recorder, i % 2, &event, NULL);
     }
-    ovs_assert(keep == cost_recorder_get(account));
+    cost_count(recorder, 0, BAD, 7);
+
+    snap = read_kind(tally_kinds);
+    ovs_assert(cost_snapshot_count(&snap->total, COST_ALL_CLASSES) == 66);
+    ovs_assert(cost_snapshot_count(&snap->total, 0) == 33);
+    ovs_assert(cost_snapshot_counter(&snap->total, 1, GOOD) == 33);
+    ovs_assert(cost_snapshot_counter(&snap->total, 0, BAD) == 7);
+    cost_snapshot_stage(&snap->total, COST_ALL_CLASSES, NUMBER, &hist);
+    ovs_assert(hist.layout == &tally_layout && hist.count == 66
+               && hist.sum == 11 * 111 && hist.min == 0 && hist.max == 100
+               && hist.sum_sq.u64.lo == 11 * (9 + 9 + 16 + 1 + 10000));
+    ovs_assert(hist.buckets[0] == 11 && hist.buckets[1] == 11
+               && !hist.buckets[2] && hist.buckets[3] == 22
+               && hist.buckets[4] == 22);
+    cost_snapshot_stage(&snap->total, COST_ALL_CLASSES, TOTAL, &hist);
+    ovs_assert(hist.count == 3 && hist.sum == (cost_clock_ns(3000)
+                                               + cost_clock_ns(4000)
+                                               + cost_clock_ns(5000)));
+    ovs_assert(snap->total.n_slowest == 2);
+    snapshot_free(snap);
+    cost_account_destroy(account);
+}
+
+/* In lib/cost.c. */
+extern struct coverage_counter counter_cost_refused;
+
+/* Returns how many marks and counts of the calling thread have been refused
+ * since this was last called. */
+static unsigned int
+n_refused(void)
+{
+    return counter_cost_refused.count();
+}
+
+/* What is for an event of another kind is refused. */
+static void
+check_refused(struct cost_account *account)
+{
+    struct cost_recorder *recorder = cost_recorder_get(account, "main");
+    struct cost_account_snapshot *snap;
+    struct cost_hist_snapshot hist;
+    struct cost_timer timer;
+
+    n_refused();
+    cost_timer_init(&timer);
+    cost_timer_start(&timer, recorder, 0);
+    cost_timer_mark(&direct_kind, FIRST);
+    cost_timer_count(&direct_kind, BAD);
+    ovs_assert(n_refused() == 2);
+    cost_timer_count(&kind, GOOD);
+    cost_timer_stop(&timer, SECOND, 0, NULL, NULL, 0);
+    ovs_assert(n_refused() == 0);
+
+    /* Without a timer there is nothing to be refused. */
+    cost_timer_mark(&direct_kind, FIRST);
+    cost_timer_count(&direct_kind, BAD);
+    ovs_assert(n_refused() == 0);
+
     snap = read_account();
-    cost_snapshot_stage(&snap->total, 2, TOTAL, &hist);
-    ovs_assert(hist.count == 1000 && hist.min == cost_clock_ns(1000)
-               && hist.max == hist.min && hist.sum == 1000 * hist.min
-               && hist.sum_sq.u64.lo == hist.sum * hist.min
-               && !hist.sum_sq.u64.hi);
-    cost_snapshot_stage(&snap->total, 2, FIRST, &hist);
+    cost_snapshot_stage(&snap->total, 0, FIRST, &hist);
     ovs_assert(!hist.count);
-    cost_snapshot_stage(&snap->total, 2, SECOND, &hist);
-    ovs_assert(hist.count == 1000 && hist.min == cost_clock_ns(250)
-               && hist.max == hist.min && hist.sum == 1000 * hist.min);
-    cost_snapshot_stage(&snap->total, 2, NUMBER, &hist);
-    ovs_assert(hist.count == 1000 && hist.min == 250 && hist.max == 250
-               && hist.sum == 250000);
-    ovs_assert(cost_snapshot_counter(&snap->total, 2, BAD) == 1000);
-    ovs_assert(snap->total.n_slowest == COST_N_SLOWEST);
-    for (size_t i = 0; i < snap->total.n_slowest; i++) {
-        const struct cost_slow_event *slow = &snap->total.slowest[i];
-
-        ovs_assert(slow->marked == (1 << SECOND | 1 << NUMBER)
-                   && slow->stages[SECOND] == cost_clock_ns(250)
-                   && slow->stages[NUMBER] == 250
-                   && slow->details[0] == 250);
-    }
-    cost_accounts_free(snap, 1);
-
-    configure(true, 16);
-    for (int i = 0; i < 1000; i++) {
-        record_event(account, &keep);
-    }
-    snap = read_account();
-    ovs_assert(cost_snapshot_count(&snap->total, 2) == 2000);
-    cost_snapshot_stage(&snap->total, 2, NUMBER, &hist);
-    ovs_assert(hist.count == 2000);
-    cost_snapshot_stage(&snap->total, 2, SECOND, &hist);
-    ovs_assert(hist.count > 1000 + 1000 / 31 && hist.count < 1200);
-    cost_accounts_free(snap, 1);
+    ovs_assert(cost_snapshot_counter(&snap->total, 0, GOOD) == 1);
+    ovs_assert(!cost_snapshot_counter(&snap->total, 0, BAD));
+    snapshot_free(snap);
 }
 
 /* Of events that follow each other, the end of one is the start of the
@@ -403,18 +606,20 @@ check_next(struct cost_account *account)
     enum { N_EVENTS = 1000, FACTOR = 7 };
     struct cost_account_snapshot *snap;
     struct cost_hist_snapshot hist;
+    struct cost_recorder *recorder = cost_recorder_get(account, "main");
     struct cost_timer outer, timer;
     uint64_t tsc = cost_clock_tsc();
     uint64_t start;
 
-    cost_timer_start(&outer, account, 0);
+    cost_timer_init(&outer);
+    cost_timer_start(&outer, recorder, 0);
     cost_timer_init(&timer);
     cost_timer_end(&timer);
     start = outer.start;
     for (int i = 0; i < N_EVENTS; i++) {
         tsc += FACTOR;
-        cost_timer_next(&timer, account, tsc);
-        cost_timer_mark(FIRST);
+        cost_timer_start(&timer, recorder, tsc);
+        cost_timer_mark(&kind, FIRST);
         if (i % 4 == 3) {
             cost_timer_cancel(&timer);
             cost_timer_end(&timer);
@@ -437,13 +642,13 @@ check_next(struct cost_account *account)
     if (!strcmp(cost_clock_name(), "tsc")) {
         ovs_assert(hist.max == cost_clock_ns(FACTOR));
     }
-    cost_accounts_free(snap, 1);
+    snapshot_free(snap);
 
     /* An event that was left open ends even if accounting is turned off. */
-    cost_timer_next(&timer, account, 0);
+    cost_timer_start(&timer, recorder, 0);
     cost_timer_leave(&timer, SECOND, 2, NULL, NULL, 0);
     configure(false, 1);
-    cost_timer_next(&timer, account, 0);
+    cost_timer_start(&timer, recorder, 0);
     cost_timer_leave(&timer, SECOND, 2, NULL, NULL, 0);
     cost_timer_end(&timer);
     configure(true, 1);
@@ -455,29 +660,32 @@ check_next(struct cost_account *account)
 static void
 check_off(struct cost_account *account)
 {
+    struct cost_recorder *recorder = cost_recorder_get(account, "main");
     struct cost_timer outer, inner;
 
-    record(account, 0, 1);
+    cost_timer_init(&outer);
+    cost_timer_init(&inner);
+    record(recorder, 0, 1);
     configure(false, 1);
-    record(account, 0, 2);
-    cost_count(account, 0, BAD, 5);
+    record(recorder, 0, 2);
+    cost_count(recorder, 0, BAD, 5);
     ovs_assert(read_count() == 1);
 
     /* Off, then on: the outer event is not counted. */
-    cost_timer_start(&outer, account, 0);
+    cost_timer_start(&outer, recorder, 0);
     configure(true, 1);
-    cost_timer_start(&inner, account, 0);
+    cost_timer_start(&inner, recorder, 0);
     cost_timer_stop(&inner, SECOND, 0, NULL, NULL, 0);
-    cost_timer_mark(FIRST);
+    cost_timer_mark(&kind, FIRST);
     cost_timer_stop(&outer, SECOND, 0, NULL, NULL, 0);
     ovs_assert(read_count() == 2);
 
     /* On, then off: the outer event is. */
-    cost_timer_start(&outer, account, 0);
+    cost_timer_start(&outer, recorder, 0);
     configure(false, 1);
-    cost_timer_start(&inner, account, 0);
-    cost_timer_mark(FIRST);
-    cost_timer_count(BAD);
+    cost_timer_start(&inner, recorder, 0);
+    cost_timer_mark(&kind, FIRST);
+    cost_timer_count(&kind, BAD);
     cost_timer_stop(&inner, SECOND, 0, NULL, NULL, 0);
     cost_timer_stop(&outer, SECOND, 0, NULL, NULL, 0);
     ovs_assert(read_count() == 3);
@@ -487,7 +695,7 @@ check_off(struct cost_account *account)
 
     ovs_assert(cost_snapshot_counter(&snap->total, COST_ALL_CLASSES, BAD)
                == 1);
-    cost_accounts_free(snap, 1);
+    snapshot_free(snap);
     configure(true, 1);
 }
 
@@ -496,12 +704,13 @@ static void
 check_split(struct cost_account *account)
 {
     enum { N_EVENTS = 64000, INTERVAL = 16 };
+    struct cost_recorder *recorder = cost_recorder_get(account, "main");
     struct cost_account_snapshot *snap;
     struct cost_hist_snapshot first, total;
 
     configure(true, INTERVAL);
     for (int i = 0; i < N_EVENTS; i++) {
-        record(account, 0, i);
+        record(recorder, 0, i);
     }
 
     snap = read_account();
@@ -511,43 +720,173 @@ check_split(struct cost_account *account)
 
     /* 4,000 are expected, with a standard deviation of some 35. */
     ovs_assert(first.count > 3500 && first.count < 4500);
-    cost_accounts_free(snap, 1);
+    snapshot_free(snap);
 
     /* The next event is split as soon as every one is to be. */
     configure(true, 1);
     for (int i = 0; i < 100; i++) {
-        record(account, 1, i);
+        record(recorder, 1, i);
     }
     snap = read_account();
     cost_snapshot_stage(&snap->total, 1, FIRST, &first);
     ovs_assert(first.count == 100);
-    cost_accounts_free(snap, 1);
+    snapshot_free(snap);
 }
 
-/* Accounts that come and go while a thread stays. */
+/* Stores in 'total' what accounts named 'name', or all and those that are
+ * deleted, add up to.  Returns the number of accounts. */
+static size_t
+read_sum(const char *name, uint64_t *total, uint64_t *n_deleted)
+{
+    struct cost_accounts all;
+    size_t n;
+
+    *total = *n_deleted = 0;
+    cost_accounts_get(kinds, 1, name, &all);
+    for (size_t i = 0; i < all.n; i++) {
+        struct cost_summary summary;
+
+        cost_account_summarize(all.accounts[i], &summary);
+        *total += summary.n_events;
+    }
+    for (size_t i = 0; i < all.n_deleted; i++) {
+        *n_deleted += all.deleted[i].n_accounts;
+        *total += cost_snapshot_count(&all.deleted[i].total,
+                                      COST_ALL_CLASSES);
+    }
+    n = all.n;
+    cost_accounts_put(&all);
+    return n;
+}
+
+/* Accounts that come and go while a thread stays: what they add up to never
+ * falls. */
 static void
 check_accounts(struct cost_account *account)
 {
-    struct cost_account_snapshot *snap;
+    struct cost_recorder *recorder = cost_recorder_get(account, "main");
+    uint64_t sum, n_deleted;
 
-    for (int i = 0; i < 100; i++) {
+    cost_accounts_clear(kinds, 1, NULL);
+    for (unsigned int i = 0; i < 100; i++) {
         struct cost_account *other = cost_account_create(&kind, "x@other");
+        struct cost_recorder *other_recorder
+            = cost_recorder_get(other, "main");
 
-        record(other, 0, 0);
-        record(account, 0, 0);
-        record(other, 1, 0);
-        ovs_assert(cost_accounts_read(kinds, 1, "other", &snap) == 1);
-        ovs_assert(!strcmp(snap->name, "x@other"));
-        ovs_assert(cost_snapshot_count(&snap->total, COST_ALL_CLASSES) == 2);
-        cost_accounts_free(snap, 1);
-        ovs_assert(cost_accounts_read(kinds, 1, NULL, &snap) == 2);
-        cost_accounts_free(snap, 2);
-        ovs_assert(cost_accounts_read(kinds, 1, "nobody", &snap) == 0);
-        cost_accounts_free(snap, 0);
+        record(other_recorder, 0, 0);
+        record(recorder, 0, 0);
+        record(other_recorder, 1, 0);
+        ovs_assert(read_sum("other", &sum, &n_deleted) == 1);
+        ovs_assert(sum == 2 && !n_deleted);
+        ovs_assert(read_sum("x@other", &sum, &n_deleted) == 1);
+        ovs_assert(read_sum("nobody", &sum, &n_deleted) == 0);
+        ovs_assert(read_sum(NULL, &sum, &n_deleted) == 2);
+        ovs_assert(sum == 3 * (i + 1) && n_deleted == i);
         cost_account_destroy(other);
+        ovs_assert(read_sum(NULL, &sum, &n_deleted) == 1);
+        ovs_assert(sum == 3 * (i + 1) && n_deleted == i + 1);
     }
     cost_account_destroy(NULL);
     ovs_assert(read_count() == 100);
+
+    /* Clearing one leaves deleted ones alone, clearing all does not. */
+    cost_accounts_clear(kinds, 1, "test");
+    read_sum(NULL, &sum, &n_deleted);
+    ovs_assert(sum == 200 && n_deleted == 100);
+    cost_accounts_clear(kinds, 1, NULL);
+    read_sum(NULL, &sum, &n_deleted);
+    ovs_assert(sum == 0 && n_deleted == 0);
+}
+
+static uint64_t
+memory(void)
+{
+    uint64_t bytes;
+
+    atomic_read_relaxed(&cost_memory, &bytes);
+    return bytes;
+}
+
+/* Returns true if what is recorded takes 'bytes' as soon as what is free has
+ * been given back. */
+static bool
+memory_becomes(uint64_t bytes)
+{
+    for (int i = 0; i < 10000 && memory() != bytes; i++) {
+        xnanosleep(1000000);
+    }
+    return memory() == bytes;
+}
+
+/* What has not happened takes no memory, and what is gone gives it back. */
+static void
+check_memory(struct cost_account *account)
+{
+    struct cost_recorder *recorder = cost_recorder_get(account, "main");
+    uint64_t idle, busy;
+
+    /* Only the account and its recorder are there. */
+    idle = memory();
+    for (int i = 0; i < 100; i++) {
+        xnanosleep(1000000);
+        idle = MIN(idle, memory());
+    }
+    for (int i = 0; i < 1000; i++) {
+        record(recorder, 0, i);
+    }
+    busy = memory();
+    ovs_assert(busy > idle);
+    cost_accounts_clear(kinds, 1, NULL);
+    ovs_assert(memory_becomes(idle));
+
+    record(recorder, 0, 0);
+    ovs_assert(memory() > idle);
+    cost_recorder_release(recorder);
+    ovs_assert(memory_becomes(idle - sizeof *recorder));
+    ovs_assert(read_count() == 1);
+    recorder = cost_recorder_get(account, "main");
+    ovs_assert(memory() == idle);
+}
+
+/* A list of reports that are on, and split intervals of their own. */
+static void
+check_config(struct cost_account *account OVS_UNUSED)
+{
+    static const struct {
+        const char *key;
+        const char *value;
+        uint32_t interval;
+    } cases[] = {
+        { "cost-accounting", "false", 0 },
+        { "cost-accounting", "TRUE", 16 },
+        { "cost-accounting", "", 0 },
+        { "cost-accounting", "other", 0 },
+        { "cost-accounting", "other, test", 16 },
+        { "cost-accounting", "test", 16 },
+        { "cost-split-interval", "5", 5 },
+        { "cost-split-interval", "0", 16 },
+        { "cost-split-interval", "65537", 16 },
+        { "cost-split-interval-test", "7", 7 },
+        { "cost-split-interval-other", "7", 16 },
+        { "cost-split-interval-test", "x", 16 },
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct smap smap = SMAP_INITIALIZER(&smap);
+
+        smap_add(&smap, cases[i].key, cases[i].value);
+        cost_configure(&smap);
+        ovs_assert(cost_split_interval(&config) == cases[i].interval);
+        smap_destroy(&smap);
+    }
+
+    struct smap smap = SMAP_INITIALIZER(&smap);
+
+    smap_add(&smap, "cost-split-interval", "1");
+    smap_add(&smap, "cost-split-interval-test", "8");
+    cost_configure(&smap);
+    ovs_assert(cost_split_interval(&config) == 8);
+    smap_destroy(&smap);
 }
 
 static void
@@ -555,8 +894,9 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
 {
     static void (*const checks[])(struct cost_account *) = {
         check_concurrent_read, check_thread_exit, check_concurrent_clear,
-        check_nesting, check_record, check_next, check_off, check_split,
-        check_accounts,
+        check_nesting, check_record, check_slowest, check_tally, check_refused,
+        check_next, check_off, check_split, check_accounts, check_memory,
+        check_config,
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
@@ -585,6 +925,7 @@ run_benchmark(struct ovs_cmdl_context *ctx)
 {
     int n = ctx->argc > 1 ? atoi(ctx->argv[1]) : 10000000;
     struct cost_account *account = cost_account_create(&kind, "test");
+    struct cost_recorder *recorder = cost_recorder_get(account, "main");
     static const struct {
         const char *name;
         bool enabled;
@@ -613,7 +954,7 @@ run_benchmark(struct ovs_cmdl_context *ctx)
         configure(modes[i].enabled, modes[i].split_interval);
         start = seconds();
         for (int j = 0; j < n; j++) {
-            record(account, 0, j);
+            record(recorder, 0, j);
         }
         printf("event of 2 stages, %s: %.2f ns\n", modes[i].name,
                (seconds() - start) / n * 1e9);
@@ -627,6 +968,7 @@ run_benchmark(struct ovs_cmdl_context *ctx)
     latch_init(&latch);
     for (int i = 0; i < N_THREADS; i++) {
         writers[i].account = account;
+        writers[i].id = i;
         writers[i].n_events = i < N_BUSY ? UINT64_MAX : 100;
         writers[i].exit_latch = &latch;
         writers[i].thread = ovs_thread_create("writer", writer_main,

@@ -46,11 +46,26 @@ static const struct cost_kind *const kinds[] = { &nl_cost_kind };
 static struct cost_account_snapshot *
 read_account(const char *name)
 {
-    struct cost_account_snapshot *account;
-    size_t n = cost_accounts_read(kinds, 1, name, &account);
+    struct cost_account_snapshot *account = NULL;
+    struct cost_accounts all;
 
-    ovs_assert(n <= 1);
+    cost_accounts_get(kinds, 1, name, &all);
+    ovs_assert(all.n <= 1);
+    if (all.n) {
+        account = xmalloc(sizeof *account);
+        cost_account_read(all.accounts[0], account);
+    }
+    cost_accounts_put(&all);
     return account;
+}
+
+static void
+free_account(struct cost_account_snapshot *account)
+{
+    if (account) {
+        cost_account_snapshot_uninit(account);
+        free(account);
+    }
 }
 
 static void
@@ -93,7 +108,7 @@ print_calls(const char *name, enum nl_cost_op op, const char *op_name)
         printf(" each");
     }
     putchar('\n');
-    cost_accounts_free(account, 1);
+    free_account(account);
 }
 
 static void
@@ -110,7 +125,7 @@ print_counters(const char *name, enum nl_cost_op op, const char *op_name)
         }
     }
     putchar('\n');
-    cost_accounts_free(account, 1);
+    free_account(account);
 }
 
 static void
@@ -176,7 +191,7 @@ test_dump(void)
     ovs_assert(receive.count && receive.count == bytes.count && bytes.sum);
     printf("addr dump: received, %"PRIu64" us each, bytes known\n",
            each(&receive, 1000));
-    cost_accounts_free(account, 1);
+    free_account(account);
 }
 
 /* Receives a message of 'type' with 'flags', or 'error', in 'call'. */
@@ -240,7 +255,7 @@ test_netlink_cost(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     cost_snapshot_stage(&account->total, NL_COST_TRANSACT, NL_COST_BYTES,
                         &bytes);
     printf("ovs_flow transact: %"PRIu64" bytes\n", bytes.sum);
-    cost_accounts_free(account, 1);
+    free_account(account);
 
     for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
         nl_cost_start(&call, NL_COST_DUMP, NETLINK_GENERIC, OVS_FLOW);
@@ -277,7 +292,7 @@ test_netlink_cost(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
             putchar('\n');
         }
     }
-    cost_accounts_free(account, 1);
+    free_account(account);
 
     nl_cost_start(&call, NL_COST_NOTIFY, NETLINK_GENERIC, 0);
     receive(&call, 0, UINT16_MAX, 0);

@@ -128,13 +128,17 @@ n_counted(void)
 {
     static const struct cost_kind *const kinds[]
         = { &upcall_cost_kernel_kind };
-    struct cost_account_snapshot *snaps;
+    struct cost_account_snapshot snap;
+    struct cost_accounts all;
     uint64_t n;
 
-    ovs_assert(cost_accounts_read(kinds, 1, "system@test", &snaps) == 1);
-    n = cost_snapshot_counter(&snaps->total, COST_ALL_CLASSES,
+    cost_accounts_get(kinds, 1, "system@test", &all);
+    ovs_assert(all.n == 1);
+    cost_account_read(all.accounts[0], &snap);
+    n = cost_snapshot_counter(&snap.total, COST_ALL_CLASSES,
                               UPCALL_COST_LOST_OVERRUN);
-    cost_accounts_free(snaps, 1);
+    cost_account_snapshot_uninit(&snap);
+    cost_accounts_put(&all);
     return n;
 }
 

@@ -30,7 +30,8 @@ STATE_DIR = ".ovs-cost"
 
 # Files that autotools and the build write where a release has them too.
 GENERATED = ("aclocal.m4", "config.h.in", "configure", "configure~",
-             "Makefile.in", "package.m4", "build-aux/ar-lib",
+             "Makefile.in", "package.m4", "python/setup.py",
+             "build-aux/ar-lib",
              "build-aux/compile", "build-aux/config.*", "build-aux/depcomp",
              "build-aux/install-sh", "build-aux/ltmain.sh",
              "build-aux/missing", "build-aux/py-compile",

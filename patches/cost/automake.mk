@@ -29,6 +29,8 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/revalidator-cost.h \
 	lib/tx-cost.c \
 	lib/tx-cost.h \
+	lib/unixctl-worker.c \
+	lib/unixctl-worker.h \
 	lib/upcall-cost.c \
 	lib/upcall-cost.h \
 	lib/upcall-cost-kernel.c \
@@ -49,6 +51,7 @@ tests_ovstest_SOURCES += \
 TESTSUITE_AT += \
 	tests/bridge-cost.at \
 	tests/cost.at \
+	tests/cost-report.at \
 	tests/netlink-cost.at \
 	tests/ovs-cost.at \
 	tests/revalidator-cost.at \
@@ -74,6 +77,7 @@ SYSTEM_DPDK_TESTSUITE_AT += \
 # Documentation: topics and how-tos, and man page fragments.
 DOC_SOURCE += \
 	Documentation/topics/bridge-cost.rst \
+	Documentation/topics/cost-json.rst \
 	Documentation/topics/netlink-cost.rst \
 	Documentation/topics/ovs-cost.rst \
 	Documentation/topics/revalidator-cost.rst \
@@ -96,6 +100,7 @@ usdt_SCRIPTS += \
 	utilities/usdt-scripts/upcall_stages.bt \
 	utilities/usdt-scripts/vhost_retry.bt
 FLAKE8_PYFILES += \
+	tests/cost-schema.py \
 	tests/usdt-probes.py
 
 # The command ovs-cost, and the Python package that it is made of.
@@ -133,6 +138,8 @@ EXTRA_DIST += \
 
 # Anything else that a release has to carry.
 EXTRA_DIST += \
+	python/ovs/cost/schema-1.json \
+	tests/cost-schema.py \
 	tests/tx-queue-traffic.py \
 	tests/usdt-probes.py \
 	utilities/usdt-scripts/getifaddrs.bt \
