@@ -41,9 +41,11 @@ static const struct {
     { "p50", 50 }, { "p90", 90 }, { "p99", 99 }, { "p99.9", 99.9 },
 };
 
-/* A reply is at most so long, for the sake of ovs-vswitchd, which has to send
- * it, and of those who read it. */
-#define MAX_REPLY (2 * 1024 * 1024)
+/* A reply is at most so many kB long, for the sake of the main thread, which
+ * has to send it.  Text, which it has to quote first, takes it some 3 ms for
+ * each MB, JSON, which is ready to be sent, 0.7 ms. */
+#define MAX_TEXT_KB 256
+#define MAX_JSON_KB 2048
 
 #define DEFAULT_ACCOUNTS 20             /* -n */
 #define DEFAULT_SLOWEST 5
@@ -998,10 +1000,12 @@ output_flush(struct output *output)
     if (output->reply->error) {
         return false;
     } else if (!output->file) {
-        if (body->length > MAX_REPLY) {
-            output->reply->error = xstrdup(
-                "the reply would be longer than 2 MB, use -n to have fewer "
-                "accounts, or -o to have it in a file");
+        unsigned int max_kb = output->reply->json ? MAX_JSON_KB : MAX_TEXT_KB;
+
+        if (body->length > max_kb * 1024) {
+            output->reply->error = xasprintf(
+                "the reply would be longer than %u kB, use -n to have fewer "
+                "accounts, or -o to have it in a file", max_kb);
         }
     } else {
         size_t bytes_written;
@@ -1282,6 +1286,19 @@ do_slowest(void *request_, struct unixctl_worker_reply *reply)
     request_destroy(request);
 }
 
+static void
+do_clear(void *request_, struct unixctl_worker_reply *reply)
+{
+    struct request *request = request_;
+    const struct cost_report *report = request->report;
+
+    if (!cost_accounts_clear(report->kinds, report->n_kinds, request->name)
+        && request->name) {
+        reply->error = no_such_account(report, request->name);
+    }
+    request_destroy(request);
+}
+
 /* Commands, in the main thread. */
 
 /* Parses 'arg', the argument of -n, into '*n'. */
@@ -1449,30 +1466,22 @@ cost_slowest(struct unixctl_conn *conn, int argc, const char *argv[],
 
 static void
 cost_clear(struct unixctl_conn *conn, int argc, const char *argv[],
-           void *report_)
+           void *report)
 {
-    const struct cost_report *report = report_;
+    struct request *request = request_create(report);
     char *error = NULL;
-    const char *name;
 
     if (argc > 1 && !strcmp(argv[1], "--")) {
         argc--;
         argv++;
     }
-    name = argc > 1 ? argv[1] : NULL;
     if (argc > 2) {
         error = xasprintf("only one %s may be named, not \"%s\" and \"%s\"",
-                          report->object, name, argv[2]);
-    } else if (!cost_accounts_clear(report->kinds, report->n_kinds, name)
-               && name) {
-        error = no_such_account(report, name);
+                          request->report->object, argv[1], argv[2]);
+    } else if (argc > 1) {
+        request->name = xstrdup(argv[1]);
     }
-    if (error) {
-        unixctl_command_reply_error(conn, error);
-        free(error);
-    } else {
-        unixctl_command_reply(conn, NULL);
-    }
+    submit(conn, request, error, do_clear);
 }
 
 static void

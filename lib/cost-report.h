@@ -29,7 +29,7 @@ struct json;
  * PREFIX/cost-clear and PREFIX/cost-slowest, in text and JSON, for any kind of
  * account.
  *
- * The main thread only parses the commands, and clears.  The worker (see
+ * The main thread only parses the commands.  The worker (see
  * unixctl-worker.h) reads one account after the other, adds it to the text,
  * or to the file that -o names, and forgets it.  So a report takes some memory
  * for each account that there is, but that of numbers only for one.

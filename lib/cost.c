@@ -1305,17 +1305,17 @@ size_t
 cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
                     const char *name)
 {
-    struct cost_account *account;
-    size_t n = 0;
+    struct cost_accounts all;
+    size_t n;
 
-    cost_refresh(kinds, n_kinds);
-    ovs_mutex_lock(&accounts_mutex);
-    LIST_FOR_EACH (account, list_node, &accounts) {
-        if (cost_account_matches(account, kinds, n_kinds, name)) {
-            cost_account_clear(account);
-            n++;
-        }
+    cost_accounts_get(kinds, n_kinds, name, &all);
+    n = all.n;
+    for (size_t i = 0; i < n; i++) {
+        cost_account_clear(all.accounts[i]);
     }
+    cost_accounts_put(&all);
+
+    ovs_mutex_lock(&accounts_mutex);
     for (size_t i = 0; !name && i < n_kinds; i++) {
         for (size_t j = 0; j < n_deleted; j++) {
             if (deleted[j].kind == kinds[i]) {
