@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The new files of this topic.  'make prepare' includes this file at the end of
+# OVS's Makefile.am, so each list below extends one of OVS's.  A new file is one
+# line here: at its place in the alphabet, with the path it has in OVS.
+#
+# A file of tests is listed in TESTSUITE_AT and included from
+# tests/testsuite.at by the patch that adds the hook it needs.
+
+EXTRA_DIST += patches/main/automake.mk
+
+# lib/: linked into every program.
+lib_libopenvswitch_la_SOURCES += \
+	lib/bridge-cost.c \
+	lib/bridge-cost.h \
+	lib/netlink-cost.c \
+	lib/netlink-cost.h
+
+# Unit tests: subcommands of tests/ovstest.
+tests_ovstest_SOURCES += \
+	tests/test-netlink-cost.c
+
+# Autotest files of tests/testsuite.
+TESTSUITE_AT += \
+	tests/bridge-cost.at \
+	tests/netlink-cost.at
+
+# Documentation: topics and man page fragments.
+DOC_SOURCE += \
+	Documentation/topics/bridge-cost.rst \
+	Documentation/topics/netlink-cost.rst
+MAN_FRAGMENTS += \
+	lib/bridge-cost-unixctl.man \
+	lib/netlink-cost-unixctl.man
