@@ -190,6 +190,7 @@ class Patch:
     needs: List[str] = field(default_factory=list)  # Numbers of others.
     text: bytes = b""
     files: List[str] = field(default_factory=list)
+    new_files: List[str] = field(default_factory=list)  # Of the same commit.
 
     @property
     def path(self) -> Path:
@@ -236,6 +237,8 @@ def read_patch(patch: Patch) -> None:
             patch.files.append(new[2:])
     if not patch.files:
         fail(f"{patch.name} changes no file")
+    match = re.search(r"^New-files:(.*(?:\n[ \t].*)*)", text, re.M)
+    patch.new_files = match.group(1).split() if match else []
 
 
 def select(patches: List[Patch], numbers: Iterable[str]) -> List[Patch]:
@@ -261,6 +264,8 @@ GIT_ENV = {
 GIT_DATE = "2026-01-01T00:00:00+0000"
 GIT_NAME = "ovs-cost developers"
 GIT_EMAIL = "dev@ovs-cost.example"
+GIT_AUTHOR = {"GIT_AUTHOR_NAME": GIT_NAME, "GIT_AUTHOR_EMAIL": GIT_EMAIL,
+              "GIT_AUTHOR_DATE": GIT_DATE}
 
 
 def git_env(extra: Optional[Dict[str, str]] = None) -> Dict[str, str]:
@@ -369,11 +374,10 @@ def make_history(shadow: Path, base: Path, ovs: Path, base_id: str,
         (shadow / file).symlink_to(link_target(ovs, file))
 
     git_init(shadow)
-    author = {"GIT_AUTHOR_NAME": GIT_NAME, "GIT_AUTHOR_EMAIL": GIT_EMAIL,
-              "GIT_AUTHOR_DATE": GIT_DATE}
     git(shadow, "add", "-f", "-A")
     git(shadow, "commit", "-q", "--allow-empty", "-m",
-        f"{base_id}: What the series changes, and the overlay.", env=author)
+        f"{base_id}: What the series changes, and the overlay.",
+        env=GIT_AUTHOR)
     git(shadow, "tag", "base")
     commits = {}
     for patch in patches:

@@ -24,7 +24,7 @@ bin_SCRIPTS += utilities/ovs-cost
 completion_SCRIPTS += utilities/ovs-cost-bashcomp.bash
 CLEANFILES += utilities/ovs-cost
 RST_MANPAGES += ovs-cost.8.rst
-ovs_cost_pyfiles = \
+ovs_pyfiles += \
 	python/ovs/cost/__init__.py \
 	python/ovs/cost/compare.py \
 	python/ovs/cost/distribution.py \
@@ -38,15 +38,12 @@ ovs_cost_pyfiles = \
 	python/ovs/cost/target.py \
 	python/ovs/cost/text.py \
 	python/ovs/cost/top.py
-nobase_pkgdata_DATA += $(ovs_cost_pyfiles)
 FLAKE8_PYFILES += \
-	$(ovs_cost_pyfiles) \
 	tests/cost-schema.py \
 	tests/ovs-cost-fake.py \
 	tests/test-ovs-cost.py \
 	utilities/ovs-cost.in
 EXTRA_DIST += \
-	$(ovs_cost_pyfiles) \
 	Documentation/ref/ovs-cost.8.rst \
 	tests/ovs-cost-fake.py \
 	tests/test-ovs-cost.py \
