@@ -1,0 +1,545 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ovscost exports what Open vSwitch's cost reports count as metrics
+// for Prometheus: native and classic histograms of what upcalls, bursts,
+// revalidators and the main loop take, and counters.
+//
+// A Collector is a prometheus.Collector, so other exporters can have these
+// metrics, too.
+package ovscost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"ovs-cost/exporter/report"
+	"ovs-cost/exporter/unixctl"
+)
+
+// Defaults of Options.
+const (
+	DefaultRunDir   = "/var/run/openvswitch"
+	DefaultTarget   = "ovs-vswitchd"
+	DefaultInterval = 5 * time.Second
+	DefaultTimeout  = 4 * time.Second
+)
+
+// Most that Options may ask for.
+const (
+	MaxAccounts = 100
+	MaxClasses  = 100
+	MaxThreads  = 100
+)
+
+// sumAccounts is how many accounts are asked for when none are exported: of
+// each kind that has only one account, that says when its sum began.
+const sumAccounts = 3
+
+// A Source answers commands.  It is not used by two goroutines at once.
+type Source interface {
+	Call(method string, params ...string) ([]byte, error)
+	Close() error
+}
+
+// Options say what to collect.
+type Options struct {
+	// Targets are daemons, by the name of their pidfile in RunDir, or
+	// absolute names of control sockets.  By default, ovs-vswitchd.
+	Targets []string
+	// RunDir has the daemons' pidfiles and control sockets.
+	RunDir string
+	// Interval is how long what has been read is good for: a daemon is not
+	// asked more often.
+	Interval time.Duration
+	// Timeout is how long reading all reports of a daemon may take.
+	Timeout time.Duration
+	// Accounts is how many datapaths or ports of each report are exported,
+	// those that most time was spent on; Classes and Threads, how many
+	// classes of each kind of event, and threads of each of those accounts.
+	Accounts, Classes, Threads int
+	// Logger gets a line when a target fails, or works again.
+	Logger *slog.Logger
+	// Open connects to a target.  By default, to its control socket.
+	Open func(ctx context.Context, target string) (Source, error)
+}
+
+// Collector is a prometheus.Collector.
+type Collector struct {
+	options Options
+	targets []*target
+}
+
+type target struct {
+	collector *Collector
+	name      string
+
+	mutex     sync.Mutex
+	read      time.Time // When the latest refresh ended.
+	refreshes uint64
+	failures  uint64
+	complaint map[string]string // By report, "" for all of them.
+	metrics   []prometheus.Metric
+}
+
+var (
+	descUp = prometheus.NewDesc(namespace+"up",
+		"Could the daemon be asked?", []string{"target"}, nil)
+	descReportUp = prometheus.NewDesc(namespace+"report_up",
+		"Could the report be read? If not, the log says why.",
+		[]string{"target", "report"}, nil)
+	descRefreshes = prometheus.NewDesc(namespace+"refreshes_total",
+		"How often the daemon was asked.", []string{"target"}, nil)
+	descFailures = prometheus.NewDesc(namespace+"refresh_failures_total",
+		"How often the daemon could not be asked.", []string{"target"}, nil)
+	descDuration = prometheus.NewDesc(namespace+"refresh_duration_seconds",
+		"How long it took to ask the daemon, the latest time.",
+		[]string{"target"}, nil)
+	descTimestamp = prometheus.NewDesc(namespace+"refresh_timestamp_seconds",
+		"When the daemon was asked, the latest time.",
+		[]string{"target"}, nil)
+	descInfo = prometheus.NewDesc(namespace+"info",
+		"Always 1; the labels are about the daemon.",
+		[]string{"target", "ovs_version", "clock"}, nil)
+	descStart = prometheus.NewDesc(namespace+"start_time_seconds",
+		"When the daemon began to count.", []string{"target"}, nil)
+	descDrift = prometheus.NewDesc(namespace+"clock_drift_ratio",
+		"By which part of its speed the daemon's clock for short times is faster than CLOCK_MONOTONIC.",
+		[]string{"target"}, nil)
+	descEnabled = prometheus.NewDesc(namespace+"enabled",
+		"Is accounting on?", []string{"target", "report"}, nil)
+	descInterval = prometheus.NewDesc(namespace+"split_interval",
+		"Of so many events, what is sampled is known of one, on average. 0 while accounting is off.",
+		[]string{"target", "report"}, nil)
+	descAccounts = prometheus.NewDesc(namespace+"accounts",
+		"Datapaths, ports or others that the sums are of, including deleted ones.",
+		[]string{"target", "kind"}, nil)
+	descOmitted = prometheus.NewDesc(namespace+"omitted",
+		"Accounts, classes and threads of a report that are not among the metrics, of what was asked for.",
+		[]string{"target", "report", "of"}, nil)
+	descFlowLimit = prometheus.NewDesc(namespace+"flow_limit",
+		"Flows that the datapath may have at present.",
+		[]string{"target", "datapath"}, nil)
+	descLimitMoves = prometheus.NewDesc(namespace+"flow_limit_moves_total",
+		"How often the flow limit has moved.",
+		[]string{"target", "datapath"}, nil)
+
+	descs = []*prometheus.Desc{descUp, descReportUp, descRefreshes,
+		descFailures, descDuration, descTimestamp, descInfo, descStart,
+		descDrift, descEnabled, descInterval, descAccounts, descOmitted,
+		descFlowLimit, descLimitMoves}
+)
+
+// New returns a Collector.  It connects to nothing before the first scrape.
+func New(options Options) (*Collector, error) {
+	if len(options.Targets) == 0 {
+		options.Targets = []string{DefaultTarget}
+	}
+	if options.RunDir == "" {
+		options.RunDir = DefaultRunDir
+	}
+	if options.Timeout <= 0 {
+		options.Timeout = DefaultTimeout
+	}
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if options.Open == nil {
+		dir := options.RunDir
+		options.Open = func(ctx context.Context, target string) (Source, error) {
+			return dial(ctx, dir, target)
+		}
+	}
+	for _, limit := range []struct {
+		name      string
+		value, at int
+	}{
+		{"accounts", options.Accounts, MaxAccounts},
+		{"classes", options.Classes, MaxClasses},
+		{"threads", options.Threads, MaxThreads},
+	} {
+		if limit.value < 0 || limit.value > limit.at {
+			return nil, fmt.Errorf("%d %s: the number must be 0 to %d",
+				limit.value, limit.name, limit.at)
+		}
+	}
+	if options.Threads > 0 && options.Accounts == 0 {
+		return nil, errors.New("threads are known of accounts only, of " +
+			"which there are to be none")
+	}
+	c := &Collector{options: options}
+	for i, name := range options.Targets {
+		if slices.Contains(options.Targets[:i], name) {
+			return nil, fmt.Errorf("target %q is there twice", name)
+		}
+		c.targets = append(c.targets, &target{collector: c, name: name,
+			complaint: map[string]string{}})
+	}
+	return c, nil
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range descs {
+		ch <- desc
+	}
+	for _, family := range families {
+		family.describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.  It takes little longer than
+// Options.Timeout, however many targets there are and whatever they do.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	var wait sync.WaitGroup
+	for _, t := range c.targets {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			for _, metric := range t.get() {
+				ch <- metric
+			}
+		}()
+	}
+	wait.Wait()
+}
+
+// get returns the metrics of 't', at most Options.Interval old.  Those who ask
+// at the same time get the same.
+func (t *target) get() []prometheus.Metric {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.metrics == nil || time.Since(t.read) >= t.collector.options.Interval {
+		t.refresh()
+	}
+	return t.metrics
+}
+
+// refresh asks the daemon.
+func (t *target) refresh() {
+	start := time.Now()
+	t.refreshes++
+	metrics, err := t.ask()
+	if err != nil {
+		t.failures++
+	}
+	t.complain("", err)
+	t.read = time.Now()
+
+	up := 1.0
+	if err != nil {
+		up = 0
+	}
+	add := func(desc *prometheus.Desc, value float64) {
+		metrics = append(metrics, prometheus.MustNewConstMetric(desc,
+			prometheus.GaugeValue, value, t.label()))
+	}
+	add(descUp, up)
+	add(descDuration, t.read.Sub(start).Seconds())
+	add(descTimestamp, float64(t.read.UnixMicro())/1e6)
+	for desc, n := range map[*prometheus.Desc]uint64{
+		descRefreshes: t.refreshes, descFailures: t.failures} {
+		metrics = append(metrics, prometheus.MustNewConstMetric(desc,
+			prometheus.CounterValue, float64(n), t.label()))
+	}
+	t.metrics = metrics
+}
+
+func (t *target) label() string {
+	return clean(t.name)
+}
+
+// complain logs 'err', of reading 'report' or "" for all, if it is another one
+// than the last time.
+func (t *target) complain(report string, err error) {
+	log := t.collector.options.Logger.With("target", t.name)
+	if report != "" {
+		log = log.With("report", report)
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	switch old := t.complaint[report]; {
+	case text == old:
+	case text != "":
+		log.Error("cannot read", "err", text)
+	default:
+		log.Info("can be read again")
+	}
+	t.complaint[report] = text
+}
+
+// dial connects to a control socket.
+func dial(ctx context.Context, dir, target string) (Source, error) {
+	path, err := unixctl.Socket(dir, target)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := unixctl.Dial(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return socketSource{conn}, nil
+}
+
+type socketSource struct{ conn *unixctl.Conn }
+
+func (s socketSource) Call(method string, params ...string) ([]byte, error) {
+	return s.conn.Call(method, params...)
+}
+
+func (s socketSource) Close() error { return s.conn.Close() }
+
+// ask returns the metrics of what the daemon replies.  It connects anew each
+// time, so a daemon that has been started again is found.  An error is of the
+// connection: a report that the daemon refuses is left out.
+func (t *target) ask() ([]prometheus.Metric, error) {
+	options := &t.collector.options
+	ctx, cancel := context.WithTimeout(context.Background(), options.Timeout)
+	defer cancel()
+	source, err := options.Open(ctx, t.name)
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+
+	params := []string{"-hist", "-n", strconv.Itoa(max(options.Accounts, sumAccounts))}
+	if options.Threads > 0 {
+		params = append(params, "-thread")
+	}
+	a := answer{target: t.label(), options: options}
+	for _, name := range report.Names {
+		problem, err := try(source, func(reply []byte) error {
+			show, err := report.ParseShow(reply, name)
+			if err == nil {
+				a.show(show)
+			}
+			return err
+		}, name+"/cost-show", params...)
+		if err == nil && problem == nil && name == "revalidator" {
+			problem, err = try(source, a.limit, "revalidator/cost-limit")
+		}
+		if err != nil {
+			return nil, err
+		}
+		a.gauge(descReportUp, boolValue(problem == nil), name)
+		t.complain(name, problem)
+	}
+	return a.metrics, nil
+}
+
+// try has 'use' use the reply to a command.  The first error is that of a
+// command that the daemon refuses or of a reply that is not understood, the
+// second one that of a connection that is of no use any more.
+func try(source Source, use func([]byte) error, method string,
+	params ...string) (problem, failure error) {
+	reply, err := source.Call(method, params...)
+	var refusal *unixctl.CommandError
+	switch {
+	case errors.As(err, &refusal):
+		return err, nil
+	case err != nil:
+		return nil, err
+	}
+	return use(reply), nil
+}
+
+func boolValue(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// clean returns 's' as a label's value has to be.
+func clean(s string) string {
+	return strings.ToValidUTF8(s, "\ufffd")
+}
+
+// answer makes metrics of the replies of one target.
+type answer struct {
+	target  string
+	options *Options
+	metrics []prometheus.Metric
+	started bool // Is what all replies have in common among them?
+}
+
+func (a *answer) gauge(desc *prometheus.Desc, value float64, labels ...string) {
+	a.metrics = append(a.metrics, prometheus.MustNewConstMetric(desc,
+		prometheus.GaugeValue, value,
+		append([]string{a.target}, labels...)...))
+}
+
+// limit adds the metrics of a reply to revalidator/cost-limit.
+func (a *answer) limit(reply []byte) error {
+	limit, err := report.ParseLimit(reply)
+	if err != nil {
+		return err
+	}
+	created := time.UnixMicro(limit.StartUS)
+	seen := map[string]bool{}
+	for _, datapath := range limit.Datapaths {
+		name := clean(datapath.Name)
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		a.gauge(descFlowLimit, float64(datapath.FlowLimit), name)
+		a.metrics = append(a.metrics,
+			prometheus.MustNewConstMetricWithCreatedTimestamp(descLimitMoves,
+				prometheus.CounterValue, float64(datapath.Moves), created,
+				a.target, name))
+	}
+	return nil
+}
+
+func (a *answer) show(show *report.Show) {
+	if !a.started {
+		a.started = true
+		a.gauge(descInfo, 1, clean(show.OVSVersion), clean(show.Clock.Source))
+		a.gauge(descStart, float64(show.StartUS)/1e6)
+		a.gauge(descDrift, show.Clock.DriftPPM/1e6)
+	}
+	a.gauge(descEnabled, boolValue(show.Settings.Enabled), show.Report)
+	a.gauge(descInterval, float64(show.Settings.SplitInterval), show.Report)
+
+	omitted := map[string]uint64{}
+	a.sums(show, omitted)
+	if a.options.Accounts > 0 {
+		a.accounts(show, omitted)
+	}
+	for of, n := range omitted {
+		a.gauge(descOmitted, float64(n), show.Report, of)
+	}
+}
+
+// sums adds the metrics of all accounts together.
+func (a *answer) sums(show *report.Show, omitted map[string]uint64) {
+	accounts := map[string]uint64{}
+	for i := range show.Total {
+		sum := &show.Total[i]
+		f := families[[2]string{sum.Kind, ""}]
+		if f == nil || f.kind.report != show.Report {
+			continue
+		}
+		accounts[sum.Kind] += sum.Accounts
+		labels := f.kind.sumValues(a.target, sum)
+		created := time.UnixMicro(sumSince(show, sum))
+		a.metrics = f.collect(a.metrics, &sum.Body, created, labels)
+		if a.options.Classes > 0 {
+			a.parts(families[[2]string{sum.Kind, "class_"}], sum.Classes,
+				a.options.Classes, created, labels, "classes", omitted)
+		}
+	}
+	for kind, n := range accounts {
+		a.gauge(descAccounts, float64(n), kind)
+	}
+}
+
+// sumSince returns when 'sum' began to count, as far as that can be told:
+// since the only account was cleared, otherwise since the daemon was started.
+func sumSince(show *report.Show, sum *report.Account) int64 {
+	since, n := show.StartUS, 0
+	for i := range show.Accounts {
+		account := &show.Accounts[i]
+		if account.Kind == sum.Kind {
+			since = account.SinceUS
+			n++
+		}
+	}
+	if sum.Accounts != 1 || n != 1 {
+		return show.StartUS
+	}
+	return since
+}
+
+// accounts adds the metrics of single accounts, and their threads.
+func (a *answer) accounts(show *report.Show, omitted map[string]uint64) {
+	accounts := merged(show.Accounts)
+	if n := len(accounts); n > a.options.Accounts {
+		accounts = accounts[:a.options.Accounts]
+		omitted["accounts"] = uint64(n - len(accounts))
+	}
+	omitted["accounts"] += show.Omitted
+	for _, account := range accounts {
+		f := families[[2]string{account.Kind, "account_"}]
+		if f == nil || f.kind.report != show.Report {
+			continue
+		}
+		labels := []string{a.target, account.Name}
+		created := time.UnixMicro(account.SinceUS)
+		a.metrics = f.collect(a.metrics, &account.Body, created, labels)
+		if a.options.Threads > 0 {
+			a.parts(families[[2]string{account.Kind, "thread_"}],
+				account.Threads, a.options.Threads, created, labels,
+				"threads", omitted)
+		}
+	}
+}
+
+// parts adds the metrics of at most 'limit' of 'parts', those that there were
+// most events of.
+func (a *answer) parts(f *family, parts []report.Part, limit int,
+	created time.Time, labels []string, of string, omitted map[string]uint64) {
+	named := map[string]*report.Part{}
+	for i := range parts {
+		part := parts[i]
+		part.Name = clean(part.Name)
+		if old := named[part.Name]; old != nil {
+			old.Merge(&part.Body)
+		} else {
+			named[part.Name] = &part
+		}
+	}
+	sorted := make([]*report.Part, 0, len(named))
+	for _, part := range named {
+		sorted = append(sorted, part)
+	}
+	slices.SortFunc(sorted, func(x, y *report.Part) int {
+		if x.Events != y.Events {
+			if x.Events > y.Events {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(x.Name, y.Name)
+	})
+	omitted[of] += uint64(max(len(sorted)-limit, 0))
+	for _, part := range sorted[:min(len(sorted), limit)] {
+		a.metrics = f.collect(a.metrics, &part.Body, created,
+			append(slices.Clone(labels), part.Name))
+	}
+}
+
+// merged returns 'accounts' with those added up that have the same name and
+// kind: ports of the same name in two datapaths, and names that are not valid
+// UTF-8.
+func merged(accounts []report.Account) []*report.Account {
+	var all []*report.Account
+	byName := map[[2]string]*report.Account{}
+	for i := range accounts {
+		account := accounts[i]
+		account.Name = clean(account.Name)
+		key := [2]string{account.Kind, account.Name}
+		old := byName[key]
+		if old == nil {
+			byName[key] = &account
+			all = append(all, &account)
+			continue
+		}
+		old.Merge(&account.Body)
+		old.Threads = append(slices.Clone(old.Threads), account.Threads...)
+		old.SinceUS = min(old.SinceUS, account.SinceUS)
+	}
+	return all
+}
