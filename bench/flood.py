@@ -4,16 +4,16 @@
 ovs-vswitchd runs under valgrind's callgrind with a bridge of N ports, of the
 kinds dummy, tap (type=internal in the userspace datapath) and veth, and one
 flow, whose action is to flood, or, where the kernel would send packets of its
-own, to drop.  What is counted are instructions of the process, for
+own, to drop.  What is counted are instructions of the main thread within
+bridge_run() and bridge_wait(), for
 
 wake-up   one iteration of the main loop, which polls all ports: the average of
           those that requests of ovs-appctl take that do nothing;
 stats     a request that sets the clock, which stands still, forward by 5 s, so
           that the statistics of all ports are read.  None have changed.
 flood     a packet that a port receives and that goes to all others; its flow
-          is there already.  Another process counts this, and only within
-          dpif_netdev_run(), which polls, looks up and sends: what the request
-          takes otherwise differs more than what is looked for.  (Dummy ports
+          is there already.  Another process counts this, only within
+          dpif_netdev_run(), which polls, looks up and sends.  (Dummy ports
           only.)
 
 N requests and 3 N, subtracted, leave out what does not depend on their number.
@@ -39,28 +39,26 @@ PORTS = (100, 1000, 3000)
 OVS_TYPE = {"dummy": "dummy", "tap": "internal", "veth": '""'}
 N_REQUESTS = 10
 
-# What each process does, and the function in which it counts.
-CASES = {"stats": "", "flood": "dpif_netdev_run"}
-
-# A function that is called once in each iteration of the main loop.
-ITERATION = "bridge_run"
-ITERATION_OF_DPIF = "tnl_port_map_run"
+# What each process does, the functions within which it counts, and one that
+# these call once in each iteration of the main loop.
+CASES = {"stats": (["bridge_run", "bridge_wait"], "ovsdb_idl_run"),
+         "flood": (["dpif_netdev_run"], "tnl_port_map_run")}
 
 
 class FloodSwitch(Switch):
-    """A switch under callgrind that floods.  With 'only', counts no more than
-    what this function does."""
+    """A switch under callgrind that floods.  Counts what happens in 'case', a
+    key of CASES."""
 
     def __init__(self, tree: Path, directory: Path, kind: str,
-                 n_ports: int, only: str = "") -> None:
+                 n_ports: int, case: str) -> None:
+        functions, self.iteration = CASES[case]
         super().__init__(
             tree, directory, options=["--enable-dummy", "--disable-system"],
             wrapper=["valgrind", "--tool=callgrind",
-                     *([f"--toggle-collect={only}"] if only else []),
+                     *(f"--toggle-collect={name}" for name in functions),
                      f"--vgdb-prefix={directory}/vgdb",
                      f"--callgrind-out-file={directory}/profile"])
         self.timeout = 600
-        self.iteration = ITERATION_OF_DPIF if only else ITERATION
         self.n_dumps = 0
         self.start_database()
         self.vsctl("--no-wait", "add-br", "br0", "--", "set", "Bridge", "br0",
@@ -91,10 +89,11 @@ class FloodSwitch(Switch):
 
     def flood(self) -> None:
         self.appctl("netdev-dummy/receive", "p0", make_packet(1).hex())
+        self.wake_up()                  # What was received comes after this.
 
     def stats(self) -> None:
         self.appctl("time/warp", "5000", "5000")
-        self.appctl("version")          # Replies after a warp are early.
+        self.wake_up()                  # Replies after a warp are early.
 
     def dump(self) -> Tuple[int, int]:
         """Returns the numbers of instructions and of iterations of the main
@@ -141,26 +140,25 @@ def run(context: Context) -> Dict[str, object]:
     if subprocess.run(["which", "valgrind"], stdout=subprocess.DEVNULL,
                       check=False).returncode:
         raise NotHere("there is no valgrind")
-    rounds = context.args.rounds
     rows = []
     results: Dict[str, object] = {}
     for kind, n_ports in itertools.product(context.args.kinds or OVS_TYPE,
                                            context.args.ports or PORTS):
         counts: Dict[str, Dict[str, List[float]]] = {}
-        for name, tree in (("stock", context.stock), ("ovs", context.ovs)):
-            for case, only in CASES.items():
-                if case == "flood" and kind != "dummy":
-                    continue
-                where = context.directory / f"{name}-{kind}-{n_ports}-{case}"
-                with FloodSwitch(tree, where, kind, n_ports, only) as switch:
-                    values = [switch.measure("wake-up")
-                              for _ in range(rounds)]
-                    if not only:
-                        counts.setdefault("wake-up", {})[name] = values
-                    wake_up = median(values)
-                    counts.setdefault(case, {})[name] = [
-                        switch.measure(case, wake_up) for _ in range(rounds)]
-                context.progress(f"{n_ports} {kind}, {name}: {case}")
+        for case, n, (name, tree) in itertools.product(
+                CASES, range(context.args.rounds),
+                (("stock", context.stock), ("ovs", context.ovs))):
+            if case == "flood" and kind != "dummy":
+                continue
+            where = context.directory / f"{name}-{kind}-{n_ports}-{case}-{n}"
+            with FloodSwitch(tree, where, kind, n_ports, case) as switch:
+                wake_up = switch.measure("wake-up")
+                values = {case: switch.measure(case, wake_up)}
+                if case == "stats":
+                    values["wake-up"] = wake_up
+            for what, value in values.items():
+                counts.setdefault(what, {}).setdefault(name, []).append(value)
+            context.progress(f"{n_ports} {kind}, {name}: {case}")
         for what, by_tree in counts.items():
             stock, ovs = (median(by_tree[name]) for name in ("stock", "ovs"))
             rows.append([what, kind, f"{n_ports:,}", f"{stock:,.0f}",
