@@ -33,6 +33,7 @@ tests_ovstest_SOURCES += \
 	tests/test-cost.c \
 	tests/test-cost-clock.c \
 	tests/test-cost-histogram.c \
+	tests/test-upcall-cost-batch.c \
 	tests/test-upcall-cost-kernel.c \
 	tests/test-upcall-cost-queue.c
 
