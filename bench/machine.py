@@ -63,7 +63,22 @@ def describe_tree(tree: Path) -> Dict[str, str]:
     real = re.search(r'REAL_CC="([^"]*)"', facts["CC"])
     if real:
         facts["CC"] = real.group(1)
+    facts["compiler"] = (subprocess.run(
+        facts["CC"].split() + ["--version"], stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True, check=False).stdout
+        .partition("\n")[0] if facts["CC"] else "")
     return facts
+
+
+def describe_commit() -> str:
+    """Returns which commit of this project this is, and whether anything has
+    been changed since."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--abbrev=12", "--dirty"],
+        cwd=Path(__file__).resolve().parent, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        check=False)
+    return done.stdout.strip()
 
 
 class Cores(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
-from stats import Ratio, verdict
+from stats import Ratio, describe_interval, verdict
 
 
 @dataclass
@@ -46,7 +46,8 @@ def ratio_line(name: str, r: Ratio, budget: Optional[float],
                note: str = "", judge: bool = True) -> str:
     """Returns the line that tells the result of a comparison."""
     words = [f"  ratio  {name:<13} {r.median:6.3f}  "
-             f"[{r.low:.3f}, {r.high:.3f}]"]
+             + describe_interval(f"{r.low:.3f}", f"{r.high:.3f}",
+                                 r.coverage)]
     if note:
         words.append(note)
     if judge:

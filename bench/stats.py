@@ -1,47 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ratios of paired measurements, and how far to believe them."""
+"""Ratios of paired measurements, and how far to believe them.
+
+Whatever the distribution, the median of what is measured lies between the kth
+least and the kth greatest of n independent values unless n - k + 1 of them or
+more are on the same side of it, so that it is known how often it does: that is
+the coverage of the interval."""
 
 from __future__ import annotations
 
 import math
-import random
 from statistics import median
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, NamedTuple, Optional, Sequence
 
-N_RESAMPLES = 10000
+CONFIDENCE = 0.95
+MIN_PAIRS = 9                   # With fewer, there is no verdict.
+
+
+class Interval(NamedTuple):
+    """What the median lies in, and how often it is right to say so."""
+    low: float
+    high: float
+    coverage: float
 
 
 class Ratio(NamedTuple):
-    """The ratio of two variants over a number of pairs.
-
-    'low' and 'high' are the 95% confidence interval of the median; 'p' is
-    that of a sign test, the probability of so many pairs on one side if there
-    were no difference at all."""
+    """The ratio of two variants over a number of pairs.  The interval from
+    'low' to 'high' has the median with the probability 'coverage'."""
     n: int
     median: float
     low: float
     high: float
+    coverage: float
     minimum: float
     maximum: float
-    p: float
 
     def as_dict(self) -> Dict[str, object]:
         return dict(self._asdict())
 
 
-def sign_test(n_above: int, n_below: int) -> float:
-    """Returns the two-sided probability of a split at least as uneven."""
-    n = n_above + n_below
-    tail = sum(math.comb(n, k) for k in range(min(n_above, n_below) + 1))
-    return min(1.0, 2 * tail / 2 ** n)
+def coverage(n: int, k: int) -> float:
+    """Returns the probability that the median is between the 'k'th least and
+    the 'k'th greatest of 'n' values."""
+    return 1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2 ** n
 
 
-def bootstrap(values: Sequence[float]) -> List[float]:
-    """Returns the 95% confidence interval of the median of 'values'."""
-    rng = random.Random(len(values))            # Same data, same answer.
-    medians = sorted(median(rng.choices(values, k=len(values)))
-                     for _ in range(N_RESAMPLES))
-    return [medians[int(N_RESAMPLES * q)] for q in (0.025, 0.975)]
+def interval(values: Sequence[float]) -> Interval:
+    """Returns the shortest interval between two of 'values', as far from the
+    least as from the greatest, that has the median with a probability of at
+    least CONFIDENCE; if there is none, from the least to the greatest."""
+    n, k = len(values), 1
+    while k < (n + 1) // 2 and coverage(n, k + 1) >= CONFIDENCE:
+        k += 1
+    ordered = sorted(values)
+    return Interval(ordered[k - 1], ordered[n - k], coverage(n, k))
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
@@ -49,17 +60,22 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
     if len(above) != len(below) or not above:
         raise ValueError("pairs are needed")
     ratios = [a / b for a, b in zip(above, below)]
-    low, high = bootstrap(ratios)
-    return Ratio(len(ratios), median(ratios), low, high, min(ratios),
-                 max(ratios), sign_test(sum(r > 1 for r in ratios),
-                                        sum(r < 1 for r in ratios)))
+    return Ratio(len(ratios), median(ratios), *interval(ratios), min(ratios),
+                 max(ratios))
+
+
+def describe_interval(low: str, high: str, covers: float) -> str:
+    """Returns the interval from 'low' to 'high' in words."""
+    return f"[{low}, {high}] {math.floor(covers * 1000) / 10:.1f}%"
 
 
 def verdict(r: Ratio, budget: Optional[float]) -> str:
     """Returns what 'r' says, in words.  'budget' is how much above 1 it may
     be; None if there is to be no difference that can be measured."""
+    if r.n < MIN_PAIRS:
+        return f"too few pairs to tell ({r.n})"
     if budget is None:
-        if r.low <= 1 <= r.high or r.p > 0.05:
+        if r.low <= 1 <= r.high:
             return "within noise"
         return "lower than noise explains" if r.high < 1 \
             else "higher than noise explains"

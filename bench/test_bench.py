@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import random
 import struct
 import sys
 import tempfile
@@ -13,6 +16,7 @@ from unittest import mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import figures                                                 # noqa: E402
 import instructions                                            # noqa: E402
 import machine                                                 # noqa: E402
 import packets                                                 # noqa: E402
@@ -22,10 +26,40 @@ from report import table                                       # noqa: E402
 
 
 class Stats(unittest.TestCase):
-    def test_sign_test(self) -> None:
-        self.assertEqual(stats.sign_test(5, 5), 1)
-        self.assertEqual(stats.sign_test(7, 0), 2 / 2 ** 7)
-        self.assertEqual(stats.sign_test(1, 6), 2 * 8 / 2 ** 7)
+    def test_coverage(self) -> None:
+        """Against all ways in which n values can be below the median or
+        above."""
+        for n in range(1, 14):
+            for k in range(1, (n + 1) // 2 + 1):
+                inside = sum(k <= sum(sides) <= n - k for sides in
+                             itertools.product((0, 1), repeat=n))
+                self.assertAlmostEqual(stats.coverage(n, k), inside / 2 ** n)
+        self.assertEqual(stats.coverage(3, 1), 0.75)
+        self.assertEqual(stats.coverage(5, 1), 0.9375)
+        self.assertEqual(stats.coverage(7, 2), 0.875)
+        self.assertAlmostEqual(stats.coverage(11, 3), 0.935, places=3)
+
+    def test_interval(self) -> None:
+        """An interval has the median as often as it says, and at least 95% of
+        the time, for a distribution that is not symmetric, either."""
+        rng = random.Random(1)
+        n_tries = 4000
+        for n in 6, 7, 9, 11, 15, 21:
+            found = [stats.interval([rng.lognormvariate(0, 1)
+                                     for _ in range(n)])
+                     for _ in range(n_tries)]
+            expected = found[0].coverage
+            self.assertGreaterEqual(expected, 0.95)
+            share = sum(x.low <= 1 <= x.high for x in found) / n_tries
+            deviation = (expected * (1 - expected) / n_tries) ** .5
+            self.assertLess(abs(share - expected), 4 * deviation, n)
+        self.assertEqual(stats.interval([3, 1, 2]), (1, 3, 0.75))
+        self.assertEqual(stats.interval(range(9))[:2], (1, 7))
+        self.assertEqual(stats.interval(range(11))[:2], (1, 9))
+        self.assertEqual(stats.interval(range(12))[:2], (2, 9))
+        self.assertEqual(stats.interval([5]), (5, 5, 0))
+        self.assertEqual(stats.describe_interval("1", "2", 511 / 512),
+                         "[1, 2] 99.8%")
 
     def test_ratio(self) -> None:
         r = stats.ratio([10.1, 20.4, 30.3], [10, 20, 30])
@@ -33,8 +67,8 @@ class Stats(unittest.TestCase):
         self.assertAlmostEqual(r.median, 1.01)
         self.assertAlmostEqual(r.minimum, 1.01)
         self.assertAlmostEqual(r.maximum, 1.02)
-        self.assertEqual(r.p, 0.25)
-        self.assertEqual(r, stats.ratio([10.1, 20.4, 30.3], [10, 20, 30]))
+        self.assertEqual((r.low, r.high, r.coverage),
+                         (r.minimum, r.maximum, 0.75))
         self.assertRaises(ValueError, stats.ratio, [1], [1, 2])
         self.assertRaises(ValueError, stats.ratio, [], [])
 
@@ -42,16 +76,19 @@ class Stats(unittest.TestCase):
         def verdict(values, budget):
             return stats.verdict(stats.ratio(values, [1] * len(values)),
                                  budget)
-        same = [0.98, 0.99, 1.0, 1.01, 1.02, 0.99, 1.01]
+        same = [0.98, 0.99, 1.0, 1.01, 1.02, 0.99, 1.01, 1.0, 1.01]
         self.assertEqual(verdict(same, None), "within noise")
-        self.assertEqual(verdict([1.01] * 7, None),
+        self.assertEqual(verdict([1.01] * 8 + [0.9], None),
                          "higher than noise explains")
-        self.assertEqual(verdict([0.99] * 7, None),
+        self.assertEqual(verdict([0.99] * 9, None),
                          "lower than noise explains")
-        self.assertEqual(verdict([1.01] * 4, None), "within noise")
-        self.assertEqual(verdict([1.005] * 7, 0.01), "within 1%")
-        self.assertEqual(verdict([1.02] * 7, 0.01), "over 1%")
-        self.assertEqual(verdict([1.0] * 4 + [1.05] * 3, 0.03),
+        self.assertEqual(verdict([1.01] * 7 + [0.9] * 2, None),
+                         "within noise")
+        self.assertEqual(verdict([1.01] * 8, None),
+                         "too few pairs to tell (8)")
+        self.assertEqual(verdict([1.005] * 9, 0.01), "within 1%")
+        self.assertEqual(verdict([1.02] * 9, 0.01), "over 1%")
+        self.assertEqual(verdict([1.0] * 5 + [1.05] * 4, 0.03),
                          "within 3%, but not by its interval")
 
 
@@ -122,6 +159,52 @@ totals: 1400
 """)
         # 30 inlined, 7 and 3 of our own, 60 in a function that ours calls.
         self.assertEqual(count, instructions.Count(1400, 100))
+
+
+class Figures(unittest.TestCase):
+    RESULT = {
+        "command": "bench/run STOCKDIR OVSDIR upcalls", "date": "2026-01-02",
+        "commit": "0123456789ab",
+        "machine": {"cpu": "CPU", "cores": 2, "virtual": True,
+                    "kernel": "6.1"},
+        "trees": {"ovs": {"compiler": "gcc 12", "CFLAGS": "-O2"}},
+        "results": {"upcalls": {"ratios": {"on/off": {
+            "n": 9, "median": 1.0096, "low": 1.003, "high": 1.015,
+            "coverage": 1 - 20 / 512, "difference_ns": 31.4}}}},
+    }
+    CELLS = ["on/off", "1.010", "1.003 to 1.015", "96.0%", "+31 ns", "9"]
+
+    def replace(self, name: str, text: str) -> str:
+        with tempfile.TemporaryDirectory() as directory:
+            results = Path(directory)
+            (results / "upcalls.json").write_text(json.dumps(self.RESULT))
+            with mock.patch.object(figures, "RESULTS", results), \
+                    mock.patch.object(figures, "TOP", results):
+                return figures.replace(results / name, text)
+
+    def test_replace(self) -> None:
+        for name, begin, end, row in (
+                ("x.md", "<!-- figures: upcalls -->",
+                 "<!-- end of figures -->", f"| {' | '.join(self.CELLS)} |"),
+                ("x.rst", ".. figures: upcalls", ".. end of figures", "")):
+            old = f"one\n\n{begin}\nOld.\n{end}\n\ntwo\n"
+            new = self.replace(name, old)
+            lines = new.splitlines()
+            self.assertEqual(lines[:3] + lines[-3:],
+                             ["one", "", begin, end, "", "two"])
+            self.assertNotIn("Old.", new)
+            self.assertIn("commit 0123456789ab; CPU, 2 cores, virtual machine",
+                          new.replace("\n", " "))
+            self.assertIn(row or " ".join(self.CELLS),
+                          [" ".join(line.split()) for line in lines])
+            self.assertEqual(self.replace(name, new), new)
+
+    def test_nothing_there(self) -> None:
+        for name in "learning", "bench upcalls":
+            with self.assertRaises(figures.Failure):
+                self.replace("x.rst", f".. figures: {name}\n"
+                             ".. end of figures\n")
+        self.assertEqual(self.replace("x.rst", "Nothing.\n"), "Nothing.\n")
 
 
 class HugePages(unittest.TestCase):

@@ -87,6 +87,7 @@ UPROBES = Variant("stock + uprobes", False)
 # Which to compare, and how much more the first may take.
 COMPARISONS = [
     ("off/stock", OFF, STOCK, None),
+    ("on/stock", ON, STOCK, None),
     ("on/off", ON, OFF, 0.01),
     ("every/off", EVERY, OFF, 0.03),
 ]
@@ -333,7 +334,7 @@ class Upcalls:
                         storms[variant.name].append(switch.storm(variant))
             for name, collected in storms.items():
                 self.add(name, collected)
-            if number < self.args.uprobe_pairs and not self.left_out:
+            if not self.left_out:
                 self.uprobes(switches[False])
 
     def uprobes(self, switch: StormSwitch) -> None:
@@ -342,11 +343,13 @@ class Upcalls:
             self.left_out[UPROBES.name] = "there is no bpftrace"
             return
         with running(switch):
-            without = [switch.storm(STOCK)]
+            without = [switch.storm(STOCK)
+                       for _ in range(self.n_storms // 2)]
             n_upcalls = -switch.n_upcalls
             try:
                 with Uprobes(switch.vswitchd, switch.directory) as probes:
-                    storms = [switch.storm(UPROBES) for _ in range(2)]
+                    storms = [switch.storm(UPROBES)
+                              for _ in range(self.n_storms)]
                     counts = probes.counts()
             except BenchError as error:
                 if "bpftrace" not in str(error):
@@ -354,7 +357,8 @@ class Upcalls:
                 self.left_out[UPROBES.name] = str(error)
                 return
             n_upcalls += switch.n_upcalls
-            without.append(switch.storm(STOCK))
+            without += [switch.storm(STOCK)
+                        for _ in range(self.n_storms // 2)]
         if counts != {name: n_upcalls for name in PROBED}:
             raise BenchError(f"bpftrace counted {counts} in {n_upcalls} "
                              "upcalls")

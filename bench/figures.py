@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the tables of figures in the documentation from committed results.
+
+Between the lines "figures: NAME" and "end of figures", as comments of
+reStructuredText or Markdown, a file has the table of bench/results/NAME.json,
+as "bench/run ... NAME --json FILE" has written it, and what that was measured
+with.  Whatever else is there, is replaced.  With --check, says which files
+that would change, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+
+TOP = Path(__file__).resolve().parent.parent
+RESULTS = TOP / "bench/results"
+BLOCK_RE = re.compile(
+    r"^(?P<begin>(?:\.\. |<!-- )figures: (?P<name>.*?)(?: -->)?\n)"
+    r"(?P<body>.*?)"
+    r"^(?P<end>(?:\.\. |<!-- )end of figures(?: -->)?)$", re.M | re.S)
+
+
+class Failure(Exception):
+    """Why a table can't be made."""
+
+
+class Table(NamedTuple):
+    header: List[str]
+    rows: List[List[str]]
+
+    def markdown(self) -> str:
+        lines = [self.header, ["---"] * len(self.header), *self.rows]
+        return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+    def rst(self) -> str:
+        widths = [max(map(len, column))
+                  for column in zip(self.header, *self.rows)]
+        rule = " ".join("=" * width for width in widths)
+        lines = [" ".join(cell.ljust(width) for cell, width
+                          in zip(line, widths)).rstrip()
+                 for line in [self.header, *self.rows]]
+        return "\n".join([rule, lines[0], rule, *lines[1:], rule]) + "\n"
+
+
+def interval(r: Dict[str, float], digits: int = 3) -> List[str]:
+    """Returns the cells of a ratio: how large it is, what its median lies in,
+    and how often that is right."""
+    return [f"{r['median']:.{digits}f}",
+            f"{r['low']:.{digits}f} to {r['high']:.{digits}f}",
+            f"{int(r['coverage'] * 1000) / 10:.1f}%"]
+
+
+def instructions(result: Dict[str, Dict[str, Dict]]) -> Table:
+    rows = []
+    for name, counts in result["counts"].items():
+        totals = [c["total"] for c in counts]
+        rows.append([name, f"{median(totals):,.0f}", f"{min(totals):,.0f}",
+                     f"{max(totals):,.0f}",
+                     f"{median(c['ours'] for c in counts):,.0f}"])
+    return Table(["instructions per upcall", "median", "least", "most",
+                  "of accounting"], rows)
+
+
+def upcalls(result: Dict[str, Dict[str, Dict]]) -> Table:
+    rows = [[name, *interval(r), f"{r['difference_ns']:+.0f} ns",
+             str(r["n"])] for name, r in result["ratios"].items()]
+    return Table(["time per upcall", "ratio", "interval", "has the median",
+                  "difference", "pairs"], rows)
+
+
+TABLES: Dict[str, Callable[[Dict[str, Dict[str, Dict]]], Table]] = {
+    "instructions": instructions,
+    "learning": upcalls,
+    "upcalls": upcalls,
+}
+
+
+def provenance(name: str, data: Dict[str, Dict]) -> str:
+    """Says with what 'data' was measured."""
+    where, tree = data["machine"], data["trees"]["ovs"]
+    machine = "virtual machine" if where["virtual"] else "no hypervisor"
+    text = (f"Made from ``bench/results/{name}.json``: ``{data['command']}``, "
+            f"{data['date']}, commit {data['commit']}; {where['cpu']}, "
+            f"{where['cores']} cores, {machine}, Linux {where['kernel']}, "
+            f"{tree['compiler']}, ``{tree['CFLAGS']}``.")
+    lines, line = [], ""
+    for word in text.split():
+        if line and len(line) + 1 + len(word) > 79:
+            lines.append(line)
+            line = ""
+        line += (" " if line else "") + word
+    return "\n".join(lines + [line]) + "\n"
+
+
+def make(name: str, markdown: bool) -> str:
+    """Returns what the block 'name' has to be."""
+    path = RESULTS / f"{name}.json"
+    if name not in TABLES:
+        raise Failure(f"there are no figures '{name}'; there are "
+                      + ", ".join(TABLES))
+    if not path.exists():
+        raise Failure(f"there is no {path.relative_to(TOP)}")
+    data = json.loads(path.read_text())
+    table = TABLES[name](data["results"][name])
+    text = provenance(name, data)
+    return ("\n" + (table.markdown() if markdown else table.rst()) + "\n"
+            + (text.replace("``", "`") if markdown else text) + "\n")
+
+
+def replace(path: Path, text: str) -> str:
+    """Returns 'text', which 'path' has, with the present figures."""
+    def block(match: re.Match[str]) -> str:
+        try:
+            body = make(match["name"], path.suffix == ".md")
+        except Failure as error:
+            raise Failure(f"{path.relative_to(TOP)}: {error}")
+        return match["begin"] + body + match["end"]
+
+    return BLOCK_RE.sub(block, text)
+
+
+def documents() -> List[Path]:
+    done = subprocess.run(["git", "ls-files", "*.md", "*.rst"], cwd=TOP,
+                          stdout=subprocess.PIPE, text=True, check=True)
+    return [TOP / name for name in done.stdout.splitlines()
+            if (TOP / name).is_file()]
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="bench/figures.py", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true",
+                        help="change nothing")
+    args = parser.parse_args(argv)
+    n_bad = 0
+    for path in documents():
+        text = path.read_text()
+        try:
+            new = replace(path, text)
+        except Failure as error:
+            print(error)
+            n_bad += 1
+            continue
+        if new != text:
+            print(f"{path.relative_to(TOP)}: "
+                  + ("is not what 'make figures' makes of bench/results"
+                     if args.check else "updated"))
+            n_bad += args.check
+            if not args.check:
+                path.write_text(new)
+    return 1 if n_bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
