@@ -128,6 +128,27 @@ print_counters(const char *name, enum nl_cost_op op, const char *op_name)
     free_account(account);
 }
 
+/* Prints the slowest calls in account 'name', all of which must be of 'op' and
+ * for messages of 'type'. */
+static void
+print_slowest(const char *name, enum nl_cost_op op, const char *op_name,
+              uint16_t type, const char *type_name)
+{
+    struct cost_account_snapshot *account = read_account(name);
+
+    for (size_t i = 0; i < account->total.n_slowest; i++) {
+        const struct cost_slow_event *event = &account->total.slowest[i];
+
+        ovs_assert(event->class == op && event->details[0] == type);
+        ovs_assert(!strcmp(event->thread, "main"));
+        printf("%s slowest: %s %"PRIu64" + %"PRIu64" = %"PRIu64" us, type "
+               "%s\n", name, op_name, event->stages[NL_COST_SEND] / 1000,
+               event->stages[NL_COST_RECEIVE] / 1000, event->total_ns / 1000,
+               type_name);
+    }
+    free_account(account);
+}
+
 static void
 put_link_request(struct ofpbuf *request, unsigned int ifindex)
 {
@@ -239,6 +260,8 @@ test_netlink_cost(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     test_transact();
     print_calls("link", NL_COST_TRANSACT, "transact");
     print_counters("link", NL_COST_TRANSACT, "transact");
+    print_slowest("link", NL_COST_TRANSACT, "transact", RTM_GETLINK,
+                  "RTM_GETLINK");
 
     nl_cost_define_family(OVS_FLOW, "ovs_flow");
     nl_cost_define_family(OVS_FLOW + 1, "no_such_family");
