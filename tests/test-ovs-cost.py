@@ -5,16 +5,18 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import html.parser
 import importlib.util
 import io
 import json
 import math
 import os
+import pwd
 import random
 import re
-import socket
+import resource
+import struct
+import sys
 import tempfile
 import time
 import unittest
@@ -25,7 +27,7 @@ from unittest import mock
 
 from ovs.cost import compare, distribution, main, model, otlp, record
 from ovs.cost import html as page
-from ovs.cost import recording, text, top
+from ovs.cost import picture, recording, text, top
 from ovs.cost.distribution import OVERFLOW, Distribution, Negative
 from ovs.cost.model import Key, Reply, between
 from ovs.cost.target import CommandError, Target, TargetError
@@ -82,10 +84,16 @@ class InTemporary(unittest.TestCase):
 
     def run_main(self, *args: str) -> Tuple[int, str, str]:
         """Returns status, output and errors of the command."""
-        out, err = io.StringIO(), io.StringIO()
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+                    for _ in range(2))
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = main.main(args)
-        return status, out.getvalue(), err.getvalue()
+        texts = []
+        for stream in (out, err):
+            stream.flush()
+            stream.seek(0)
+            texts.append(stream.read())
+        return status, texts[0], texts[1]
 
     def record(self, name: str, steps: int = 6, seed: int = 1,
                change: Callable[[Any, int], None] = lambda s, i: None,
@@ -418,6 +426,71 @@ class TestRecording(InTemporary):
             self.assertEqual(status, 0)
             self.assertIn("netdev@ovs-netdev: 50 upcalls in 1.0 s", out)
 
+    def test_mixed(self) -> None:
+        """Recordings of several switches, with clocks that differ by hours,
+        stay apart, and so do what was merged and single replies."""
+        self.record("a.jsonl", 3)
+        head, *lines = Path(self.path("a.jsonl")).read_text().splitlines(True)
+        other = dict(json.loads(head), host="other")
+        Path(self.path("b.jsonl")).write_text(
+            json.dumps(other) + "\n" + "".join(
+                re.sub(r'"(now_us|start_us|since_us)":(\d+)',
+                       lambda m: f'"{m[1]}":{int(m[2]) - 7200 * 10 ** 6}',
+                       line) for line in lines))
+        self.run_main("merge", "-o", self.path("sum.jsonl"),
+                      self.path("a.jsonl"), self.path("b.jsonl"))
+        switch = fake.Switch(START)
+        switch.run(1, 50)
+        Path(self.path("reply")).write_text(json.dumps(switch.show("upcall")))
+        paths = [self.path(n) for n in ("sum.jsonl", "b.jsonl", "reply",
+                                        "a.jsonl")]
+        got = recording.load(paths, silent)
+        events = {}
+        for source in got.sources():
+            total = main.recorded(got, source, "upcall")
+            assert total
+            events[source] = total.totals[SUM].total.events
+        host = json.loads(head)["host"]
+        self.assertEqual(events, {
+            "": 50, f"{host}/ovs-vswitchd": 120, "other/ovs-vswitchd": 120,
+            self.path("sum.jsonl"): 240})
+        status, out, _ = self.run_main("report", *paths)
+        self.assertEqual(status, 0)
+        self.assertIn("<h1>other/ovs-vswitchd</h1>", out)
+
+    def test_newer_within(self) -> None:
+        """A newer reply is an error, wherever it is: a daemon may have been
+        upgraded in the middle of a recording."""
+        self.record("r.jsonl", 2)
+        with open(self.path("r.jsonl"), "a") as f:
+            f.write(json.dumps({"target": "t", "reply": dict(
+                fake.Switch(START).head("tx", "cost-show"), version=2)})
+                + "\n")
+        status, out, err = self.run_main("show", self.path("r.jsonl"))
+        self.assertEqual((status, out), (2, ""))
+        self.assertRegex(err, "r.jsonl: version 2 .* a newer one is needed")
+
+    def test_other_bounds(self) -> None:
+        """Histograms that do not fit together are not added up."""
+        paths = []
+        for bounds in (0, 1, 2, 4), (0, 3):
+            switch = fake.Switch(START)
+            switch.event(switch.account("tx", "burst", "p"), "c", "t",
+                         fake.BURST, "total", {"packets": 1}, [])
+            reply = switch.show("tx")
+            for body in reply["accounts"] + reply["total"]:
+                body["stages"]["packets"]["histogram"] = {
+                    "bounds": list(bounds),
+                    "counts": [0, 1] + [0] * (len(bounds) - 1)}
+                body["classes"] = []
+            paths.append(self.path(f"r{len(bounds)}"))
+            Path(paths[-1]).write_text(json.dumps(reply))
+        status, _, err = self.run_main("merge", "--all", "-o",
+                                       self.path("sum"), *paths)
+        self.assertEqual((status, err), (2, f"ovs-cost: {paths[1]}: histograms"
+                                         " with different bounds\n"))
+        self.assertFalse(os.path.exists(self.path("sum")))
+
     def test_rotate(self) -> None:
         """Rotated files have a header each; the oldest ones go away."""
         path = self.path("r.jsonl")
@@ -477,8 +550,9 @@ class TestShow(InTemporary):
         self.assertIn("#" * 40, many[-1])
 
     def test_hostile_names(self) -> None:
-        """No name reaches the terminal or a page as it is."""
-        evil = "a\x1b[2J\"'<script>alert(1)</script>\n\u202e" + "x" * 255
+        """No name reaches a terminal, a page or a picture as it is."""
+        evil = "a\x1b[2J\"'<script>alert(1)</script>\n\u202e\u00e9"
+        evil += "x" * (255 - len(evil.encode()))
         switch = fake.Switch(START)
         switch.account("tx", "burst", evil, "netdev@ovs-netdev")
         for _ in range(3):
@@ -487,15 +561,47 @@ class TestShow(InTemporary):
                 "total", {"packets": 1}, [])
         path = self.path("evil.json")
         Path(path).write_text(json.dumps(switch.show("tx")))
-        for command in (["show"], ["report"],
-                        ["report", "--format", "text"]):
+        merged = self.path("merged")
+        for command in (["show", "--thread"], ["report"],
+                        ["report", "--format", "svg", "--title", evil],
+                        ["report", "--format", "text"],
+                        ["report", "--format", "csv"], ["diff", path],
+                        ["merge", "--all", "-o", merged],
+                        ["convert", "--to", "otlp-json"]):
             status, out, err = self.run_main(*command, path)
-            self.assertEqual((status, err), (0, ""))
+            self.assertEqual((status, err), (0, ""), command)
             self.assertNotIn("\x1b", out)
             self.assertNotIn("\u202e", out)
-            if command == ["report"]:
+            if command[0] == "show" or "text" in command:
+                self.assertIn("<script>alert(1)</script>\\n\\u202e\u00e9x",
+                              out)
+            elif command == ["report"] or "svg" in command:
                 self.assertNotIn("<script", out)
                 self.assertIn("&lt;script&gt;alert(1)", out)
+            elif command[0] == "convert":
+                self.assertIn(evil, [
+                    a["value"]["stringValue"]
+                    for r in json.loads(out)["resourceMetrics"]
+                    for s in r["scopeMetrics"] for m in s["metrics"]
+                    for p in m.get("exponentialHistogram", {}).get(
+                        "dataPoints", ()) for a in p["attributes"]
+                    if "stringValue" in a["value"]])
+        reply, = recording.load([merged], silent).replies[merged, "tx"]
+        self.assertIn(evil, [key.name for key in reply.accounts])
+
+    def test_hostile_terminal(self) -> None:
+        """Names that a terminal's encoding does not have are shown."""
+        with mock.patch("sys.stdout", io.TextIOWrapper(
+                io.BytesIO(), encoding="latin-1")) as out:
+            switch = fake.Switch(START)
+            name = "\u4e2d\u00e9"
+            switch.event(switch.account("tx", "burst", name), "c", "t",
+                         fake.BURST, "total", {"packets": 1}, [])
+            path = self.path("utf-8.json")
+            Path(path).write_text(json.dumps(switch.show("tx")))
+            self.assertEqual(main.main(["show", path]), 0)
+            out.flush()
+            self.assertIn(b"\\u4e2d\xe9: 1 burst", out.buffer.getvalue())
 
 
 class TestReport(InTemporary):
@@ -510,10 +616,10 @@ class TestReport(InTemporary):
                       "By class", "By port", "The slowest"):
             self.assertIn(title, out)
         self.assertNotRegex(out, r"<script|https?://|\bsrc=|url\(|@import")
-        for picture in re.findall(r"<svg.*?</svg>", out, re.S):
-            for number in re.findall(r'="([-.\d]+|nan|inf)"', picture):
+        for drawing in re.findall(r"<svg.*?</svg>", out, re.S):
+            for number in re.findall(r'="([-.\d]+|nan|inf)"', drawing):
                 self.assertTrue(math.isfinite(float(number)))
-            xml.etree.ElementTree.fromstring(picture)
+            xml.etree.ElementTree.fromstring(drawing)
         stack: List[str] = []
 
         class Parser(html.parser.HTMLParser):
@@ -530,6 +636,53 @@ class TestReport(InTemporary):
         Parser().feed(out)
         self.assertEqual(stack, [])
 
+    def test_svg(self) -> None:
+        """The picture is whole, has a card for each chart and legible names,
+        and needs nothing else."""
+        switch = self.record("r.jsonl", 4)
+        self.assertTrue(switch.moves)
+        status, out, _ = self.run_main("report", "-r", "upcall,revalidator",
+                                       "--format", "svg", "--title", "<T> & T",
+                                       self.path("r.jsonl"))
+        self.assertEqual(status, 0)
+        root = xml.etree.ElementTree.fromstring(out)
+        name = "{http://www.w3.org/2000/svg}"
+        texts = [t.text for t in root.iter(name + "text")]
+        self.assertEqual(texts[0], "<T> & T")
+        self.assertEqual([t for t in texts if t in (
+            "upcalls (userspace)", "bursts", "revalidator rounds")],
+            ["upcalls (userspace)", "revalidator rounds"])
+        self.assertEqual(texts.count("Percentile curves"), 2)
+        self.assertEqual(texts.count("Flow limit"), 1)
+        cards = [r for r in root.iter(name + "rect")
+                 if r.get("class") == "card"]
+        self.assertEqual(len(cards), 11)
+        width, height = (float(root.get(x, "")) for x in ("width", "height"))
+        for card in cards:
+            x, y, w, h = (float(card.get(a, "")) for a in
+                          ("x", "y", "width", "height"))
+            self.assertTrue(0 < x and x + w < width and 0 < y
+                            and y + h < height)
+        self.assertNotRegex(out.replace("http://www.w3.org/2000/svg", ""),
+                            r"var\(|<script|https?://|href|url\(|@import")
+
+    def test_no_cairosvg(self) -> None:
+        """What is missing for a PNG, and how to get it, is said."""
+        self.record("r.jsonl", 2)
+        with mock.patch.dict(sys.modules, {"cairosvg": None}):
+            status, out, err = self.run_main("report", "--format", "png", "-o",
+                                             self.path("p"),
+                                             self.path("r.jsonl"))
+        self.assertEqual((status, out), (2, ""))
+        self.assertIn("python3-cairosvg", err)
+        self.assertFalse(os.path.exists(self.path("p")))
+
+    def test_too_large(self) -> None:
+        """What is too large for a PNG is told before it is made."""
+        with mock.patch.dict(sys.modules, {"cairosvg": mock.Mock()}), \
+             self.assertRaisesRegex(ValueError, "too many charts"):
+            picture.png_of('<svg width="9" height="40000">')
+
     def test_csv(self) -> None:
         self.record("r.jsonl", 3)
         status, out, _ = self.run_main("report", "--format", "csv",
@@ -545,7 +698,25 @@ class TestReport(InTemporary):
         Path(self.path("e")).write_text(json.dumps(
             fake.Switch(START).show("tx")))
         self.assertIn("Nothing happened", page.page(
-            recording.load([self.path("e")], silent), ""))
+            recording.load([self.path("e")], silent), "", ["tx"]))
+
+
+class TestPng(InTemporary):
+    def test_png(self) -> None:
+        """It is a PNG, as large as the SVG, and not empty."""
+        self.record("r.jsonl", 3)
+        for kind in "png", "svg":
+            status, _, _ = self.run_main(
+                "report", "-r", "upcall", "--format", kind, "-o",
+                self.path(kind), self.path("r.jsonl"))
+            self.assertEqual(status, 0)
+        data = (self.dir / "png").read_bytes()
+        self.assertEqual(data[:8], b"\x89PNG\r\n\x1a\n")
+        root = xml.etree.ElementTree.parse(self.path("svg")).getroot()
+        self.assertEqual(struct.unpack(">II", data[16:24]),
+                         (int(root.get("width", "")),
+                          int(root.get("height", ""))))
+        self.assertGreater(len(data), 20000)
 
 
 class TestMerge(InTemporary):
@@ -747,14 +918,28 @@ class TestTarget(InTemporary):
 
     def test_permission(self) -> None:
         """Who may use the socket is said to those who may not."""
-        class Refused(socket.socket):
-            def connect(self, _address: Any) -> None:
-                raise PermissionError(errno.EACCES, "Permission denied")
-
-        with mock.patch("socket.socket", Refused), \
-             self.assertRaisesRegex(
-                 TargetError, "Permission denied .*for user .* and group"):
-            Target(self.path("s")).command("x")
+        os.chmod(str(self.dir), 0o755)
+        os.chmod(self.path("s"), 0)
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                if not os.geteuid():
+                    os.setgroups([])
+                    os.setgid(65534)
+                    os.setuid(65534)
+                Target(self.path("s")).command("x")
+            except TargetError as e:
+                os.write(write, str(e).encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        with open(read) as f:
+            message = f.read()
+        os.waitpid(child, 0)
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        self.assertIn(f"{self.path('s')}: Permission denied (it is for user "
+                      f"{user} and group ", message)
 
     def test_record(self) -> None:
         path = self.path("r.jsonl.gz")
@@ -784,16 +969,34 @@ class TestTarget(InTemporary):
         self.assertIn("nothing was recorded", err)
 
     def test_full_disk(self) -> None:
-        """A disk that is full is an error, and what was written is whole."""
+        """A disk that is full is an error, and what was written before is
+        readable."""
+        path = self.path("r")
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500000, limit[1]))
+        try:
+            status, _, err = self.run_main("record", "-t", self.path("s"),
+                                           "-i", "0.01", "-o", path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        self.assertEqual((status, err),
+                         (2, f"ovs-cost: {path}: File too large\n"))
+        self.assertEqual(os.path.getsize(path), 500000)
+        notes: List[str] = []
+        got = recording.load([path], notes.append)
+        self.assertEqual(notes, [f"{path}: the last line was cut off, and is "
+                                 "left out"])
+        self.assertGreater(len(got.replies[got.sources()[0], "upcall"]), 1)
+
+    def test_full_disk_report(self) -> None:
+        """A page that does not fit is an error, with the file's name."""
         if not os.path.exists("/dev/full"):
             self.skipTest("there is no /dev/full")
-        writer = recording.Writer(self.path("r"), recording.header([], 1))
-        assert writer._file
-        writer._file.close()
-        writer._file = open("/dev/full", "wb", 0)
-        with self.assertRaisesRegex(OSError, "No space"):
-            writer.write({})
-        writer._file.close()
+        self.record("r.jsonl", 2)
+        status, _, err = self.run_main("report", "-o", "/dev/full",
+                                       self.path("r.jsonl"))
+        self.assertEqual((status, err), (
+            2, "ovs-cost: /dev/full: No space left on device\n"))
 
     def test_too_long(self) -> None:
         """A reply that would be too long is asked for with fewer accounts."""

@@ -28,7 +28,8 @@ _ovs_cost() {
             mapfile -t COMPREPLY < <(compgen -W "otlp-json" -- "$cur")
             return ;;
         -f|--format)
-            mapfile -t COMPREPLY < <(compgen -W "html text csv" -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W \
+                "html svg png text csv" -- "$cur")
             return ;;
         --fail-if)
             mapfile -t COMPREPLY < <(compgen -W \
@@ -40,7 +41,7 @@ _ovs_cost() {
         top) options="$live --batch --count" ;;
         record) options="$live --duration --output --rotate --keep" ;;
         show) options="--reports --hist --thread --slowest --recorded" ;;
-        report) options="--format --output --title" ;;
+        report) options="--format --output --reports --title" ;;
         diff) options="--fail-if" ;;
         merge) options="--output --all" ;;
         convert) options="--to" ;;

@@ -26,12 +26,14 @@ CLEANFILES += utilities/ovs-cost
 RST_MANPAGES += ovs-cost.8.rst
 ovs_pyfiles += \
 	python/ovs/cost/__init__.py \
+	python/ovs/cost/charts.py \
 	python/ovs/cost/compare.py \
 	python/ovs/cost/distribution.py \
 	python/ovs/cost/html.py \
 	python/ovs/cost/main.py \
 	python/ovs/cost/model.py \
 	python/ovs/cost/otlp.py \
+	python/ovs/cost/picture.py \
 	python/ovs/cost/record.py \
 	python/ovs/cost/recording.py \
 	python/ovs/cost/svg.py \
@@ -45,6 +47,7 @@ FLAKE8_PYFILES += \
 	utilities/ovs-cost.in
 EXTRA_DIST += \
 	Documentation/ref/ovs-cost.8.rst \
+	Documentation/topics/ovs-cost.png \
 	tests/ovs-cost-fake.py \
 	tests/test-ovs-cost.py \
 	utilities/ovs-cost.in \

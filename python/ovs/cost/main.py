@@ -6,16 +6,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import io
 import json
 import os
 import socket
 import sys
 import time
-from typing import Dict, List, Optional, Sequence, Set, TextIO
+from typing import Dict, List, Optional, Sequence, Set
 
-from ovs.cost import compare, html, model, otlp, record, text, top
+from ovs.cost import compare, html, model, otlp, picture, record, text, top
 from ovs.cost import recording as rec
-from ovs.cost.distribution import PERCENTILES
+from ovs.cost.distribution import PERCENTILES, Unmergeable
+from ovs.cost.picture import NoLibrary
 from ovs.cost.record import warn
 from ovs.cost.recording import BadRecording, Recording
 from ovs.cost.target import Target, TargetError
@@ -118,11 +120,14 @@ def make_parser() -> argparse.ArgumentParser:
 
     sub = commands.add_parser("report", help="make a page with charts")
     sub.add_argument("file", nargs="+", metavar="FILE")
-    sub.add_argument("-f", "--format", choices=("html", "text", "csv"),
-                     default="html")
+    sub.add_argument("-f", "--format", default="html",
+                     choices=("html", "svg", "png", "text", "csv"))
     sub.add_argument("-o", "--output", metavar="FILE",
                      help="(default: standard output)")
-    sub.add_argument("--title", default="")
+    sub.add_argument("-r", "--reports", type=report_names, metavar="REPORT",
+                     help="only these reports")
+    sub.add_argument("--title",
+                     default="What ovs-vswitchd spends its time on")
 
     sub = commands.add_parser("diff", help="compare two recordings")
     sub.add_argument("a", metavar="A")
@@ -189,12 +194,7 @@ def recorded(recording: Recording, source: str,
              report: str) -> Optional[model.Window]:
     """Returns all that happened while 'source' was recorded, or None if
     nothing can be said."""
-    total: Optional[model.Window] = None
-    for window in recording.windows(source, report):
-        if total is None:
-            total = model.Window(report, window.start_us, window.end_us)
-        total.merge(window)
-    return total
+    return model.add_up(recording.windows(source, report))
 
 
 def as_reply(window: model.Window, like: model.Reply) -> model.Reply:
@@ -246,35 +246,48 @@ def cmd_show(args: argparse.Namespace) -> int:
 
 def cmd_report(args: argparse.Namespace) -> int:
     recording = rec.load(args.file, warn)
-    out = (open(args.output, "w", encoding="utf-8") if args.output
-           else sys.stdout)
-    try:
-        if args.format == "html":
-            out.write(html.page(recording, args.title))
-        elif args.format == "text":
-            for source in recording.sources():
-                for report in recording.reports():
-                    reply = shown(recording, source, report, True)
-                    if reply:
-                        out.write("\n".join(text.show(reply, True, False))
-                                  + "\n")
-        else:
-            write_csv(recording, out)
-    finally:
-        if args.output:
-            out.close()
+    reports = args.reports or recording.reports()
+    if args.format == "html":
+        data = html.page(recording, args.title, reports)
+    elif args.format in ("svg", "png"):
+        data = picture.svg_of(recording, args.title, reports)
+    elif args.format == "text":
+        data = "".join(line + "\n" for source in recording.sources()
+                       for report in reports
+                       for line in as_text(recording, source, report))
+    else:
+        data = as_csv(recording, reports)
+    content = (picture.png_of(data) if args.format == "png"
+               else data.encode(errors="backslashreplace"))
+    if args.output:
+        try:
+            with open(args.output, "wb") as f:
+                f.write(content)
+        except OSError as e:
+            raise OSError(e.errno, e.strerror, args.output) from e
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
     return 0
 
 
-def write_csv(recording: Recording, out: TextIO) -> None:
-    """Writes a row for each interval and stage."""
+def as_text(recording: Recording, source: str, report: str) -> List[str]:
+    """Returns the tables and bars of what happened while it was recorded."""
+    reply = shown(recording, source, report, True)
+    return text.show(reply, True, False) if reply else []
+
+
+def as_csv(recording: Recording, reports: Sequence[str]) -> str:
+    """Returns a row for each interval and stage."""
+    out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["source", "start_us", "end_us", "report", "kind",
                      "datapath", "events", "stage", "unit", "sampled",
                      "count", "sum", "mean", "stddev"]
                     + [name for name, _ in PERCENTILES] + ["min", "max"])
     for source in recording.sources():
-        for report in recording.reports():
+        for report in reports:
             for window in recording.windows(source, report):
                 for key, account in window.totals.items():
                     for name, stage in account.total.stages.items():
@@ -289,6 +302,7 @@ def write_csv(recording: Recording, out: TextIO) -> None:
                                for _, p in PERCENTILES]
                             + ([stage.min, stage.max] if stage.count
                                else ["", ""]))
+    return out.getvalue()
 
 
 def cmd_diff(args: argparse.Namespace) -> int:
@@ -314,7 +328,10 @@ def cmd_merge(args: argparse.Namespace) -> int:
                 sums[report] = model.Window(report, window.start_us,
                                             window.end_us)
                 heads[report] = replies[-1]
-            sums[report].merge(window)
+            try:
+                sums[report].merge(window)
+            except Unmergeable as e:
+                raise BadRecording(f"{path}: {e}") from e
     if not sums:
         warn("nothing to add up")
         return EXIT_TROUBLE
@@ -345,6 +362,10 @@ def cmd_convert(args: argparse.Namespace) -> int:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = make_parser()
     args = parser.parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Not every terminal can show what a port may be called.
+            stream.reconfigure(errors="backslashreplace")
     commands = {"top": cmd_top, "record": cmd_record, "show": cmd_show,
                 "report": cmd_report, "diff": cmd_diff, "merge": cmd_merge,
                 "convert": cmd_convert}
@@ -357,7 +378,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_TROUBLE
-    except (BadRecording, TargetError, ValueError) as e:
+    except (BadRecording, NoLibrary, TargetError, ValueError) as e:
         warn(str(e))
     except OSError as e:
         warn(f"{e.filename or 'cannot write'}: {e.strerror or e}")

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import (Any, Dict, Iterable, List, NamedTuple, Optional, Sequence,
+                    Tuple)
 
 from ovs.cost.distribution import Distribution, Negative, Unmergeable
 
@@ -392,6 +393,16 @@ class Window:
         self.start_us = min(self.start_us, other.start_us)
         self.end_us = max(self.end_us, other.end_us)
         self.notes += other.notes
+
+
+def add_up(windows: Sequence[Window]) -> Optional[Window]:
+    """Returns all that happened in 'windows', or None if there are none."""
+    if not windows:
+        return None
+    total = Window(windows[0].report, windows[0].start_us, windows[0].end_us)
+    for window in windows:
+        total.merge(window)
+    return total
 
 
 def everything(reply: Reply) -> Window:

@@ -8,6 +8,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
+from ovs.cost import text
 from ovs.cost.recording import Writer
 from ovs.cost.target import CommandError, Target, TargetError, is_unknown
 
@@ -138,4 +139,4 @@ def record(targets: List[Target], reports: Sequence[str], accounts: int,
 
 
 def warn(message: str) -> None:
-    print(f"ovs-cost: {message}", file=sys.stderr)
+    print(f"ovs-cost: {text.printable(message)}", file=sys.stderr)

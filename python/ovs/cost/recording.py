@@ -69,8 +69,11 @@ class Writer:
     def _put(self, data: bytes) -> None:
         assert self._file
         view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) or 0:]
+        try:
+            while view:
+                view = view[self._file.write(view) or 0:]
+        except OSError as e:
+            raise OSError(e.errno, e.strerror, self.path) from e
         self.size += len(data)
 
     def write(self, line: Dict[str, Any]) -> None:

@@ -1,22 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts as inline SVG.
+"""Drawings as SVG.
 
-Colors are classes, which the page's style sheet defines: s0 to s9 for what is
-drawn, "axis", "grid" and "label" for the rest.
+Colors are classes, which STYLE defines: s0 to s9 for what is drawn, "axis",
+"grid" and "label" for the rest.
 """
 
 from __future__ import annotations
 
 import datetime
 import math
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
-from xml.sax.saxutils import escape
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from xml.sax import saxutils
 
+from ovs.cost import text
 from ovs.cost.distribution import Distribution
 
 N_COLORS = 10
+
+# Variables of STYLE.
+LIGHT = {"back": "#fff", "fore": "#1c2430", "dim": "#5c6675",
+         "line": "#d9dee6", "card": "#f6f8fb", "heat": "#1f5fbf",
+         "s0": "#1f6fc4", "s1": "#d9731a", "s2": "#2a8f4e", "s3": "#b8336a",
+         "s4": "#7a52c7", "s5": "#8a6d1c", "s6": "#0d8c95", "s7": "#6b7683",
+         "s8": "#c2410c", "s9": "#3f6212"}
+DARK = {"back": "#12161c", "fore": "#e4e9f0", "dim": "#98a3b3",
+        "line": "#2c3440", "card": "#1a2029", "heat": "#6fb1ff",
+        "s0": "#6fb1ff", "s1": "#ffa657", "s2": "#6bd08b", "s3": "#ff86b3",
+        "s4": "#b79bff", "s5": "#e3c567", "s6": "#56d4dd", "s7": "#a3afbf",
+        "s8": "#ff8b6b", "s9": "#a8cc6a"}
+
+STYLE = """
+svg .grid { stroke: var(--line); stroke-width: 1; fill: none; }
+svg .axis { stroke: var(--dim); stroke-width: 1; fill: none; }
+svg .label { fill: var(--dim); font: 13px system-ui, sans-serif; }
+svg .line { fill: none; stroke: currentColor; stroke-width: 1.8;
+  stroke-linejoin: round; }
+svg .area, svg .bar { fill: currentColor; fill-opacity: 0.85; }
+svg .box { fill: currentColor; fill-opacity: 0.35; stroke: currentColor; }
+svg .whisker { stroke: currentColor; fill: none; }
+svg .median { stroke: var(--fore); stroke-width: 2; }
+svg .dot { fill: currentColor; }
+svg .ring { fill: none; stroke: currentColor; stroke-width: 1.5; }
+svg .heat { fill: var(--heat); }
+""" + "".join(f".s{i} {{ color: var(--s{i}); }}\n" for i in range(N_COLORS))
 WIDTH = 720
 LEFT, RIGHT, TOP, BOTTOM = 70, 14, 10, 30
+
+
+def escape(name: str) -> str:
+    """Returns 'name' as text or an attribute of XML."""
+    return saxutils.escape(text.printable(name), {'"': "&quot;"})
+
+
+def variables(colors: Dict[str, str]) -> str:
+    """Returns the declarations of 'colors', LIGHT or DARK."""
+    return " ".join(f"--{name}: {value};" for name, value in colors.items())
 
 
 def time_label(ns: float) -> str:
@@ -99,7 +137,7 @@ def time_axis(start_us: int, end_us: int, left: float, right: float) -> Axis:
 
 def _open(height: float, title: str, width: float = WIDTH) -> List[str]:
     return [f'<svg viewBox="0 0 {width:g} {height:g}" role="img" '
-            f'aria-label="{escape(title, {chr(34): "&quot;"})}">'
+            f'aria-label="{escape(title)}">'
             f"<title>{escape(title)}</title>"]
 
 
@@ -267,10 +305,11 @@ def heat_map(columns: Sequence[Column],
 
 
 def stacked(times: Sequence[Tuple[int, int]], names: Sequence[str],
-            values: Sequence[Sequence[float]],
+            values: Sequence[Sequence[float]], colors: Sequence[int],
             label: Callable[[float], str] = number_label,
             title: str = "Share of stages") -> str:
-    """Areas on top of each other: values[i] are those of names[i]."""
+    """Areas on top of each other: values[i] and colors[i] are those of
+    names[i]."""
     height = 220
     sums = [sum(v[t] for v in values) for t in range(len(times))]
     x = time_axis(times[0][0], times[-1][1], LEFT, WIDTH - RIGHT)
@@ -288,7 +327,7 @@ def stacked(times: Sequence[Tuple[int, int]], names: Sequence[str],
                      f"{b:.1f},{y.position(low):.1f}"]
         # Pairs in reverse order.
         points = there + back[::-1]
-        parts.append(f'<polygon class="area {color(i)}" points="'
+        parts.append(f'<polygon class="area {color(colors[i])}" points="'
                      + " ".join(points) + f'"><title>{escape(name)}</title>'
                      "</polygon>")
         base = top
