@@ -458,6 +458,45 @@ class TestRecording(InTemporary):
         self.assertEqual(status, 0)
         self.assertIn("<h1>other/ovs-vswitchd</h1>", out)
 
+    def test_long(self) -> None:
+        """Of a long recording, replies are left out, but no event is: neither
+        before it was cleared, nor before the switch was restarted."""
+        def change(switch: Any, i: int) -> None:
+            if i in (13, 31):
+                switch.clear("upcall")
+            elif i == 24:
+                switch.pid, switch.start_us = 77, switch.now_us + 1
+                switch.now_us += 2
+                switch.accounts.pop("upcall")
+
+        self.record("r.jsonl", 60, change=change)
+        whole = recording.load([self.path("r.jsonl")], silent)
+        with mock.patch.object(recording.Recording, "MAX_REPLIES", 8):
+            short = recording.load([self.path("r.jsonl")], silent)
+        source, = whole.sources()
+        self.assertEqual(len(whole.replies[source, "upcall"]), 60)
+        self.assertLess(len(short.replies[source, "upcall"]), 20)
+        totals = []
+        for got in whole, short:
+            total = main.recorded(got, source, "upcall")
+            assert total
+            body = total.totals[SUM].total
+            totals.append((body.events, body.stages["total"].sum,
+                           body.stages["total"].buckets,
+                           total.start_us, total.end_us))
+        self.assertEqual(totals[0], totals[1])
+        self.assertEqual(totals[0][0], 59 * 60)
+        # Whatever the order of files is.
+        head, *lines = Path(self.path("r.jsonl")).read_text().splitlines(True)
+        for name, part in (("one", lines[:200]), ("two", lines[200:])):
+            Path(self.path(name)).write_text(head + "".join(part))
+        with mock.patch.object(recording.Recording, "MAX_REPLIES", 8):
+            both = recording.load([self.path("two"), self.path("one")],
+                                  silent)
+        total = main.recorded(both, source, "upcall")
+        assert total
+        self.assertEqual(total.totals[SUM].total.events, 59 * 60)
+
     def test_newer_within(self) -> None:
         """A newer reply is an error, wherever it is: a daemon may have been
         upgraded in the middle of a recording."""

@@ -225,8 +225,40 @@ def _bare(path: str, first: Any, values: Iterator[Any]) -> Iterator[Line]:
         yield Line("", value, "", int(value["now_us"]))
 
 
+def _continues(early: model.Reply, late: model.Reply) -> bool:
+    """Returns true if 'late' is what 'early' has become: nothing began to
+    count again in between."""
+    if (early.pid, early.start_us) != (late.pid, late.start_us):
+        return False
+    if (early.accounts.keys() != late.accounts.keys()
+            and not early.omitted and not late.omitted):
+        return False
+    return all(late.accounts[key].since_us == account.since_us
+               for key, account in early.accounts.items()
+               if key in late.accounts)
+
+
+def _thinned(replies: List[model.Reply]) -> List[model.Reply]:
+    """Returns 'replies', in order, without every second one of those without
+    which the differences add up to the same."""
+    kept = replies[:1]
+    i = 1
+    while i < len(replies):
+        if (i + 1 < len(replies) and _continues(kept[-1], replies[i])
+                and _continues(replies[i], replies[i + 1])):
+            i += 1
+        kept.append(replies[i])
+        i += 1
+    return kept
+
+
 class Recording:
-    """All of one or several files, in the order of time."""
+    """All of one or several files, in the order of time.
+
+    Of a long recording, not every reply is kept: what happened in neighboring
+    intervals is then known as a whole."""
+
+    MAX_REPLIES = 1000          # Of each report, unless none can be spared.
 
     def __init__(self) -> None:
         self.headers: List[Dict[str, Any]] = []
@@ -235,6 +267,17 @@ class Recording:
         self.slowest: Dict[Tuple[str, str], Dict[str, Any]] = {}
         self.limits: Dict[str, List[Dict[str, Any]]] = {}
         self.errors: List[Line] = []
+        self._room: Dict[Tuple[str, str], int] = {}
+
+    def _add(self, key: Tuple[str, str], reply: model.Reply) -> None:
+        replies = self.replies.setdefault(key, [])
+        replies.append(reply)
+        if len(replies) > self._room.get(key, self.MAX_REPLIES):
+            replies.sort(key=lambda r: r.now_us)
+            replies[:] = _thinned(replies)
+            self._room[key] = (
+                self.MAX_REPLIES if len(replies) <= self.MAX_REPLIES * 3 // 4
+                else 2 * len(replies))
 
     def load(self, path: str, note: Callable[[str], None]) -> None:
         """Reads a file."""
@@ -253,8 +296,7 @@ class Recording:
                     reply = model.Reply.from_json(line.reply)
                 except model.BadReply as e:
                     raise BadRecording(f"{path}: {e}") from e
-                self.replies.setdefault((line.source, report),
-                                        []).append(reply)
+                self._add((line.source, report), reply)
             elif command == "cost-slowest":
                 self.slowest[line.source, report] = line.reply
             elif command == "cost-limit":
