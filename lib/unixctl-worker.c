@@ -164,11 +164,10 @@ job_finish(struct job *job)
         unixctl_command_reply_error(job->conn, reply->error);
     } else if (reply->json && reply->body.length) {
         /* It has been serialized already. */
-        struct json *json = xmalloc(sizeof *json);
+        struct json *json
+            = json_string_create_nocopy(ds_steal_cstr(&reply->body));
 
         json->type = JSON_SERIALIZED_OBJECT;
-        json->count = 1;
-        json->str_ptr = ds_steal_cstr(&reply->body);
         unixctl_command_reply_json(job->conn, json);
     } else {
         unixctl_command_reply(job->conn, ds_cstr(&reply->body));

@@ -4,6 +4,7 @@ and the prepared tree with its small git repository."""
 
 from __future__ import annotations
 
+import difflib
 import fcntl
 import hashlib
 import json
@@ -12,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -85,12 +87,16 @@ def lock(directory: Path) -> Iterator[None]:
 
 # Bases.
 
+# The one that the texts of patches/ are for.
+REFERENCE = "4.0.0"
+
 
 def read_base(name: str) -> Dict[str, str]:
     """Returns the variables of bases/NAME."""
     path = TOP / "bases" / name
     if not path.is_file():
-        known = " ".join(sorted(p.name for p in (TOP / "bases").iterdir()))
+        known = " ".join(sorted(p.name for p in (TOP / "bases").iterdir()
+                                if p.is_file()))
         fail(f"there is no base '{name}' in bases/ (there is: {known})")
     return dict(re.findall(r'^(\w+)="(.*)"$', path.read_text(), re.M))
 
@@ -205,8 +211,11 @@ class Patch:
         return self.name.partition("/")[2][:4]
 
 
-def read_series(topics: Iterable[Topic]) -> List[Patch]:
-    """Returns the patches of 'topics', read and looked through."""
+def read_series(topics: Iterable[Topic],
+                base: Optional[str] = None) -> List[Patch]:
+    """Returns the patches of 'topics', read and looked through, as they are
+    for 'base', or if it is None, as they are in patches/."""
+    without = read_base(base).get("WITHOUT", "").split() if base else []
     patches = []
     for topic in topics:
         series = f"patches/{topic.name}/series"
@@ -219,13 +228,69 @@ def read_series(topics: Iterable[Topic]) -> List[Patch]:
                           words if what == "needs" else [])
             if not patch.path.is_file():
                 fail(f"{series} names {file.strip()}, which is not there")
-            read_patch(patch)
+            if patch.number in without:
+                continue
+            patch.needs = [n for n in patch.needs if n not in without]
+            read_patch(patch, difference(base, patch.number))
             patches.append(patch)
     return patches
 
 
-def read_patch(patch: Patch) -> None:
+def difference(base: Optional[str], number: str) -> Optional[Path]:
+    """Returns the file that has how a patch differs for 'base', if any."""
+    path = TOP / f"bases/{base}.d/{number}.diff"
+    return path if base and path.is_file() else None
+
+
+def with_difference(text: bytes, path: Path,
+                    reverse: bool = False) -> Optional[bytes]:
+    """Returns the patch 'text' with the difference in 'path', or without it,
+    or None if that does not fit."""
+    with tempfile.TemporaryDirectory(prefix="ovs-cost-diff.") as name:
+        file = Path(name) / "patch"
+        file.write_bytes(text)
+        done = subprocess.run(
+            ["patch", "-s", "-F0", "--force", *(["-R"] if reverse else []),
+             "-i", str(path), str(file)], stdin=subprocess.DEVNULL,
+            capture_output=True, env=git_env(), check=False)
+        return None if done.returncode else file.read_bytes()
+
+
+def make_difference(text: bytes, other: bytes) -> bytes:
+    """Returns how the patch 'other' differs from 'text'."""
+    return b"".join(difflib.diff_bytes(
+        difflib.unified_diff, text.splitlines(keepends=True),
+        other.splitlines(keepends=True), b"a", b"b"))
+
+
+def settle(text: bytes, old: bytes) -> bytes:
+    """Returns the patch 'text' with the line numbers and the names of blobs of
+    'old' where nothing else differs."""
+    def key(line: bytes) -> bytes:
+        line = re.sub(rb"^@@ -\d+(,\d+)? \+\d+(,\d+)? @@",
+                      rb"@@ \1 \2 @@", line)
+        return re.sub(rb"^index \w+\.\.\w+", b"index", line)
+
+    lines = text.splitlines(keepends=True)
+    olds = old.splitlines(keepends=True)
+    matcher = difflib.SequenceMatcher(
+        None, [key(li) for li in olds], [key(li) for li in lines],
+        autojunk=False)
+    for block in matcher.get_matching_blocks():
+        lines[block.b:block.b + block.size] = \
+            olds[block.a:block.a + block.size]
+    return b"".join(lines)
+
+
+def read_patch(patch: Patch, changed: Optional[Path] = None) -> None:
     patch.text = patch.path.read_bytes()
+    if changed:
+        adapted = with_difference(patch.text, changed)
+        if adapted is None:
+            fail(f"{changed.relative_to(TOP)} does not fit patches/"
+                 f"{patch.name} any more: see 'Another version of OVS' in "
+                 "CONTRIBUTING.md")
+        patch.text = adapted
     text = patch.text.decode(errors="replace")
     for old, new in re.findall(r"^--- (\S+).*\n\+\+\+ (\S+)", text, re.M):
         if old == "/dev/null" or new == "/dev/null":
@@ -320,6 +385,7 @@ class State:
     fingerprint: str = ""
     base: str = ""              # Where the pristine files are.
     base_id: str = ""
+    base_name: str = REFERENCE  # In bases/.
     topics: List[str] = field(default_factory=list)
     head: str = ""              # The last commit that prepare made.
     links: List[str] = field(default_factory=list)
@@ -389,16 +455,15 @@ def make_history(shadow: Path, base: Path, ovs: Path, base_id: str,
 def apply_patch(shadow: Path, patch: Patch, base_id: str) -> None:
     # The contract is patch(1) without fuzz, so that is what is tried first.
     done = subprocess.run(
-        ["patch", "-p1", "-F0", "--dry-run", "--force", "-i",
-         str(patch.path)],
-        cwd=shadow, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        ["patch", "-p1", "-F0", "--dry-run", "--force"],
+        cwd=shadow, input=patch.text, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, env=git_env(), check=False)
     if done.returncode:
         fail(f"patches/{patch.name} does not apply to {base_id} without "
              f"fuzz:\n{done.stdout.decode(errors='replace')}"
              "The tree is as it was.")
     done = git(shadow, "am", "-q", "--committer-date-is-author-date",
-               "--whitespace=nowarn", str(patch.path), check=False)
+               "--whitespace=nowarn", data=patch.text, check=False)
     if done.returncode:
         git(shadow, "am", "--abort", check=False)
         fail(f"patches/{patch.name} does not apply to {base_id}, or lacks "
