@@ -76,7 +76,24 @@ def upcalls(result: Dict[str, Dict[str, Dict]]) -> Table:
                   "difference", "pairs"], rows)
 
 
+def flood(result: Dict[str, Dict[str, Dict]]) -> Table:
+    rows = []
+    for where, cases in result.items():
+        kind, _, n_ports = where.partition(" ")
+        for case, counts in cases.items():
+            stock, ovs = counts["stock"], counts["ovs"]
+            rows.append([case, kind, f"{int(n_ports):,}",
+                         f"{median(stock):,.0f}",
+                         f"{min(stock):,.0f} to {max(stock):,.0f}",
+                         f"{median(ovs):,.0f}",
+                         f"{min(ovs):,.0f} to {max(ovs):,.0f}",
+                         f"{median(ovs) / median(stock):.3f}"])
+    return Table(["instructions", "ports", "number", "stock", "processes",
+                  "patched", "processes", "ratio"], rows)
+
+
 TABLES: Dict[str, Callable[[Dict[str, Dict[str, Dict]]], Table]] = {
+    "flood": flood,
     "instructions": instructions,
     "learning": upcalls,
     "upcalls": upcalls,
@@ -90,7 +107,8 @@ def provenance(name: str, data: Dict[str, Dict]) -> str:
     text = (f"Made from ``bench/results/{name}.json``: ``{data['command']}``, "
             f"{data['date']}, commit {data['commit']}; {where['cpu']}, "
             f"{where['cores']} cores, {machine}, Linux {where['kernel']}, "
-            f"{tree['compiler']}, ``{tree['CFLAGS']}``.")
+            f"{tree['compiler']}, ``{tree['CFLAGS']}``; with the topics "
+            f"{tree['topics']}.")
     lines, line = [], ""
     for word in text.split():
         if line and len(line) + 1 + len(word) > 79:

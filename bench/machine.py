@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -67,6 +68,8 @@ def describe_tree(tree: Path) -> Dict[str, str]:
         facts["CC"].split() + ["--version"], stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, text=True, check=False).stdout
         .partition("\n")[0] if facts["CC"] else "")
+    state = read(tree / ".ovs-cost/state")
+    facts["topics"] = " ".join(json.loads(state)["topics"]) if state else ""
     return facts
 
 

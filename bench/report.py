@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
+import machine
 from stats import Ratio, describe_interval, verdict
 
 
@@ -26,6 +28,15 @@ class Context:
         if not self.args.quiet:
             elapsed = time.monotonic() - self.started
             print(f"  {elapsed:5.0f} s  {message}", flush=True)
+
+
+def write_json(path: Path, command: str, args: Sequence[str],
+               **found: object) -> None:
+    """Writes what 'command' with 'args', after its two trees, has found."""
+    path.write_text(json.dumps(
+        {"command": " ".join([command, "STOCKDIR", "OVSDIR", *args]),
+         "date": time.strftime("%Y-%m-%d", time.gmtime()),
+         "commit": machine.describe_commit(), **found}, indent=2) + "\n")
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

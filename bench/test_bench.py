@@ -167,7 +167,8 @@ class Figures(unittest.TestCase):
         "commit": "0123456789ab",
         "machine": {"cpu": "CPU", "cores": 2, "virtual": True,
                     "kernel": "6.1"},
-        "trees": {"ovs": {"compiler": "gcc 12", "CFLAGS": "-O2"}},
+        "trees": {"ovs": {"compiler": "gcc 12", "CFLAGS": "-O2",
+                          "topics": "fixes"}},
         "results": {"upcalls": {"ratios": {"on/off": {
             "n": 9, "median": 1.0096, "low": 1.003, "high": 1.015,
             "coverage": 1 - 20 / 512, "difference_ns": 31.4}}}},
