@@ -75,7 +75,7 @@ static const char *const command_stages[] = { "total" };
 static void
 format_class(size_t class, struct ds *s)
 {
-    ds_put_cstr(s, class_names[class]);
+    ds_put_cstr(s, class_names[class] ? class_names[class] : "");
 }
 
 static struct cost_config config
@@ -332,20 +332,6 @@ bridge_cost_command_stop(uint64_t start, int argc, const char *argv[])
 
 /* Reporting. */
 
-/* Sets '*class' to that named 's'.  Returns false if there is no such
- * class. */
-static bool
-class_from_string(const char *s, size_t *class)
-{
-    for (size_t i = 0; i < N_CLASSES; i++) {
-        if (class_names[i] && !strcmp(s, class_names[i])) {
-            *class = i;
-            return true;
-        }
-    }
-    return false;
-}
-
 static void
 put_plural(struct ds *s, uint64_t n, const char *noun)
 {
@@ -391,7 +377,8 @@ details_to_json(const char *account, const uint64_t *details,
 static struct cost_recorder *
 create_recorder(const struct cost_kind *kind, const char *account)
 {
-    return cost_recorder_get(cost_account_create(kind, account), "main");
+    return cost_recorder_get(cost_account_create(kind, account, NULL),
+                             "main");
 }
 
 /* Creates the accounts and registers the bridge/cost-* commands. */
@@ -406,7 +393,6 @@ bridge_cost_init(void)
         .object = "account",
         .kinds = kinds,
         .n_kinds = ARRAY_SIZE(kinds),
-        .class_from_string = class_from_string,
         .class_help = "iteration, a type of interface or the name of a "
                       "command that has been counted",
         .format_details = format_details,

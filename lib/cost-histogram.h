@@ -176,10 +176,15 @@ uint64_t cost_hist_snapshot_percentile_number(
 static inline void
 cost_counter_add(atomic_uint64_t *counter, uint64_t n)
 {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    /* Compilers make three instructions or four of what is below. */
+    asm("addq %1,%0" : "+m" (*counter) : "er" (n));
+#else
     uint64_t value;
 
     atomic_read_relaxed(counter, &value);
     atomic_store_relaxed(counter, value + n);
+#endif
 }
 
 /* Returns the bucket that a duration of 'ns' nanoseconds falls into.

@@ -518,7 +518,7 @@ put_account(struct ds *s, const struct request *request,
 /* Appends to 's' what there was of accounts that are deleted. */
 static void
 put_deleted(struct ds *s, const struct request *request,
-            const struct cost_deleted *deleted)
+            const struct cost_sum *deleted)
 {
     const struct cost_report *report = request->report;
 
@@ -751,8 +751,8 @@ account_header_to_json(const struct cost_account_snapshot *account)
 
     json_object_put_string(json, "name", account->name);
     json_object_put_string(json, "kind", account->kind->name);
-    if (account->kind->typed_names) {
-        json_object_put_string(json, "datapath", account->name);
+    if (account->datapath) {
+        json_object_put_string(json, "datapath", account->datapath);
     }
     json_object_put(json, "since_us", json_integer_create(account->since_us));
     return json;
@@ -786,12 +786,13 @@ account_to_json(const struct request *request,
 
 /* Returns 'sum', of accounts, as JSON. */
 static struct json *
-sum_to_json(const struct request *request, const struct cost_deleted *sum)
+sum_to_json(const struct request *request, const struct cost_sum *sum)
 {
     struct json *json = json_object_create();
 
     json_object_put_string(json, "kind", sum->kind->name);
     json_object_put(json, "accounts", json_u64(sum->n_accounts));
+    json_object_put(json, "since_us", json_integer_create(sum->since_us));
     total_to_json(request, &sum->total, json);
     return json;
 }
@@ -1114,31 +1115,39 @@ put_json(struct ds *s, struct json *json)
     json_destroy(json);
 }
 
-/* Appends the 'n' 'sums' to 's', as the member 'name' of an object. */
+/* Appends the 'n' 'sums' to 's', as the member 'name' of an object, except
+ * those of no account if 'skip_empty'. */
 static void
 put_sums(struct ds *s, const struct request *request, const char *name,
-         const struct cost_deleted *sums, size_t n)
+         const struct cost_sum *sums, size_t n, bool skip_empty)
 {
+    bool first = true;
+
     ds_put_format(s, ",\"%s\":[", name);
     for (size_t i = 0; i < n; i++) {
-        if (i) {
-            ds_put_char(s, ',');
+        if (sums[i].n_accounts || !skip_empty) {
+            if (!first) {
+                ds_put_char(s, ',');
+            }
+            put_json(s, sum_to_json(request, &sums[i]));
+            first = false;
         }
-        put_json(s, sum_to_json(request, &sums[i]));
     }
     ds_put_char(s, ']');
 }
 
-/* Adds 'n_accounts' accounts, and 'snap', to the one of the 'n' 'sums' that is
- * for their kind. */
+/* Adds 'account' to the one of the 'n' 'sums' that is for its kind. */
 static void
-add_to_sum(struct cost_deleted *sums, size_t n,
-           const struct cost_snapshot *snap, uint64_t n_accounts)
+add_to_sum(struct cost_sum *sums, size_t n,
+           const struct cost_account_snapshot *account)
 {
     for (size_t i = 0; i < n; i++) {
-        if (sums[i].kind == snap->kind) {
-            sums[i].n_accounts += n_accounts;
-            cost_snapshot_merge(&sums[i].total, snap);
+        if (sums[i].kind == account->kind) {
+            sums[i].n_accounts++;
+            if (account->cleared) {
+                sums[i].since_us = MAX(sums[i].since_us, account->since_us);
+            }
+            cost_snapshot_merge(&sums[i].total, &account->total);
         }
     }
 }
@@ -1179,12 +1188,11 @@ report_accounts(const struct request *request, const char *command, bool sums,
                 struct unixctl_worker_reply *reply)
 {
     const struct cost_report *report = request->report;
-    struct cost_deleted *totals;
     struct sorted_account *sorted;
     struct ds *s = &reply->body;
     struct cost_accounts all;
     struct output output;
-    size_t n_totals = 0;
+    size_t n_totals;
     size_t n_shown;
 
     cost_accounts_get(report->kinds, report->n_kinds, request->name, &all);
@@ -1194,18 +1202,10 @@ report_accounts(const struct request *request, const char *command, bool sums,
         return;
     }
 
-    totals = xmalloc(report->n_kinds * sizeof *totals);
-    if (reply->json && sums && !request->name) {
-        for (; n_totals < report->n_kinds; n_totals++) {
-            totals[n_totals].kind = report->kinds[n_totals];
-            totals[n_totals].n_accounts = 0;
-            cost_snapshot_init(&totals[n_totals].total,
-                               totals[n_totals].kind, "");
-        }
-        for (size_t i = 0; i < all.n_deleted; i++) {
-            add_to_sum(totals, n_totals, &all.deleted[i].total,
-                       all.deleted[i].n_accounts);
-        }
+    n_totals = reply->json && sums ? all.n_kinds : 0;
+    for (size_t i = 0; i < n_totals; i++) {
+        all.totals[i].n_accounts = all.deleted[i].n_accounts;
+        cost_snapshot_merge(&all.totals[i].total, &all.deleted[i].total);
     }
 
     output_start(&output, request, reply);
@@ -1229,7 +1229,7 @@ report_accounts(const struct request *request, const char *command, bool sums,
                 put_text(s, request, &account);
             }
         }
-        add_to_sum(totals, n_totals, &account.total, 1);
+        add_to_sum(all.totals, n_totals, &account);
         cost_account_snapshot_uninit(&account);
         ovsrcu_quiesce();
     }
@@ -1237,8 +1237,8 @@ report_accounts(const struct request *request, const char *command, bool sums,
     if (reply->json) {
         ds_put_format(s, "],\"omitted\":%"PRIuSIZE, all.n - n_shown);
         if (n_totals) {
-            put_sums(s, request, "deleted", all.deleted, all.n_deleted);
-            put_sums(s, request, "total", totals, n_totals);
+            put_sums(s, request, "deleted", all.deleted, n_totals, true);
+            put_sums(s, request, "total", all.totals, n_totals, false);
         }
         ds_put_char(s, '}');
     } else {
@@ -1248,7 +1248,7 @@ report_accounts(const struct request *request, const char *command, bool sums,
             ds_put_format(s, " more %s%s (use -n to see more of them)\n",
                           report->object, all.n - n_shown == 1 ? "" : "s");
         }
-        for (size_t i = 0; sums && i < all.n_deleted; i++) {
+        for (size_t i = 0; sums && i < all.n_kinds; i++) {
             put_deleted(s, request, &all.deleted[i]);
         }
         if (!all.n && !s->length) {
@@ -1258,10 +1258,6 @@ report_accounts(const struct request *request, const char *command, bool sums,
     output_flush(&output);
     output_finish(&output);
 
-    for (size_t i = 0; i < n_totals; i++) {
-        cost_snapshot_uninit(&totals[i].total);
-    }
-    free(totals);
     free(sorted);
     cost_accounts_put(&all);
 }
@@ -1318,6 +1314,29 @@ parse_n(const char *arg, size_t *n)
     return NULL;
 }
 
+/* Sets '*class' to that of 'report' named 's'.  Returns false if there is no
+ * such class. */
+static bool
+class_from_string(const struct cost_report *report, const char *s,
+                  size_t *class)
+{
+    const struct cost_kind *kind = report->kinds[0];
+    struct ds name = DS_EMPTY_INITIALIZER;
+    bool found = false;
+
+    if (report->class_from_string) {
+        return report->class_from_string(s, class);
+    }
+    for (size_t i = 0; i < kind->n_classes && !found; i++) {
+        ds_clear(&name);
+        kind->format_class(i, &name);
+        found = name.length && !strcmp(s, ds_cstr(&name));
+        *class = found ? i : *class;
+    }
+    ds_destroy(&name);
+    return found;
+}
+
 /* Parses 'option' into 'request'.  'arg' is what follows, or NULL, and
  * '*uses_arg' becomes true if that is its argument.  'show' says whether it
  * may be any option of PREFIX/cost-show.  Returns NULL if successful,
@@ -1341,7 +1360,7 @@ parse_option(struct request *request, bool show, const char *option,
         } else if (!arg) {
             return xasprintf("-class needs an argument (%s)",
                              report->class_help);
-        } else if (!report->class_from_string(arg, &request->class)) {
+        } else if (!class_from_string(report, arg, &request->class)) {
             return xasprintf("no class \"%s\" (a class is %s)", arg,
                              report->class_help);
         }

@@ -58,6 +58,9 @@ struct cost_report {
     const struct cost_counter_group *groups;
     size_t n_groups;
 
+    /* Sets '*class' to that named so.  Returns false if there is no such
+     * class.  Or NULL if a class has no name but that of the first kind's
+     * 'format_class'. */
     bool (*class_from_string)(const char *, size_t *class);
     const char *class_help;             /* Describes all classes. */
 

@@ -62,22 +62,30 @@ struct cost_account {
     struct ovs_list list_node;          /* In 'accounts'. */
     const struct cost_kind *kind;
     char *name;
+    char *datapath;                     /* Or NULL. */
     struct ovs_refcount ref_cnt;        /* Creator and readers. */
 
     struct ovs_mutex mutex;
     struct ovs_list recorders OVS_GUARDED;
     struct cost_snapshot *exited OVS_GUARDED;  /* Of recorders that are gone,
                                                 * or NULL. */
+    bool cleared OVS_GUARDED;
     long long int since_us OVS_GUARDED; /* Latest clear. */
     long long int since_ms OVS_GUARDED; /* Same, time_msec(). */
 };
 
-/* Protects the list, and what has been deleted.  Recording never takes it. */
+/* A kind that there is, or has been, an account of. */
+struct known_kind {
+    struct cost_sum deleted;            /* Of accounts that are destroyed. */
+    long long int since_us;             /* When any account was cleared. */
+};
+
+/* Protects the list, and the kinds.  Recording never takes it. */
 static struct ovs_mutex accounts_mutex = OVS_MUTEX_INITIALIZER;
 static struct ovs_list accounts OVS_GUARDED_BY(accounts_mutex)
     = OVS_LIST_INITIALIZER(&accounts);
-static struct cost_deleted *deleted OVS_GUARDED_BY(accounts_mutex);
-static size_t n_deleted OVS_GUARDED_BY(accounts_mutex);
+static struct known_kind *known_kinds OVS_GUARDED_BY(accounts_mutex);
+static size_t n_known_kinds OVS_GUARDED_BY(accounts_mutex);
 static size_t n_accounts OVS_GUARDED_BY(accounts_mutex);
 
 /* Settings of all reports, and the latest configuration. */
@@ -88,6 +96,10 @@ static struct smap settings OVS_GUARDED_BY(config_mutex)
     = SMAP_INITIALIZER(&settings);
 
 DEFINE_EXTERN_PER_THREAD_DATA(cost_thread, { NULL });
+
+/* No event is of its class. */
+#define NO_KEY UINT32_MAX
+struct cost_data cost_no_data = { .latest_key = NO_KEY, .latest_idx = NO_KEY };
 
 /* In a recorder's 'pending', an event is two words, its total in ns and a head
  * that consists of the following, and a word with the ns, or value, of each
@@ -243,6 +255,15 @@ cost_class_free(const struct cost_kind *kind, struct cost_class *class)
     counted_free(class, class_size(kind));
 }
 
+/* Returns what 'recorder' has recorded, or NULL. */
+static struct cost_data *
+recorder_data(const struct cost_recorder *recorder)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+
+    return data != &cost_no_data ? data : NULL;
+}
+
 /* Frees 'data', which no thread can be using any more. */
 static void
 cost_data_free(struct cost_data *data)
@@ -269,12 +290,13 @@ cost_recorder_take_data(struct cost_recorder *recorder)
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
 
-    /* Only the recording thread makes it nonnull. */
-    while (data && !atomic_compare_exchange_strong(&recorder->data.p, &data,
-                                                   NULL)) {
+    /* Only the recording thread makes it anything else. */
+    while (data != &cost_no_data
+           && !atomic_compare_exchange_strong(&recorder->data.p, &data,
+                                              &cost_no_data)) {
         continue;
     }
-    if (data) {
+    if (data != &cost_no_data) {
         ovsrcu_postpone(cost_data_free, data);
     }
 }
@@ -340,6 +362,9 @@ cost_config_apply(struct cost_config *config)
     if (config->refresh && enabled != cost_enabled(config)) {
         config->refresh();
     }
+    if (config->apply) {
+        config->apply(&settings, enabled);
+    }
     if (interval != cost_split_interval(config)) {
         if (enabled) {
             VLOG_INFO("cost accounting of %s on, 1 in %"PRIu32" events split",
@@ -348,10 +373,8 @@ cost_config_apply(struct cost_config *config)
             VLOG_INFO("cost accounting of %s off", config->name);
         }
     }
-    atomic_store_relaxed(&config->split_interval, interval);
-    if (config->apply) {
-        config->apply(&settings, enabled);
-    }
+    atomic_store_explicit(&config->split_interval, interval,
+                          memory_order_release);
 }
 
 /* Warns of names in "cost-accounting" that no report has. */
@@ -872,10 +895,45 @@ data_read(struct cost_data *data, const struct cost_kind *kind,
 
 /* Accounts. */
 
+static void
+cost_sum_init(struct cost_sum *sum, const struct cost_kind *kind,
+              long long int since_us)
+{
+    sum->kind = kind;
+    sum->n_accounts = 0;
+    sum->since_us = since_us;
+    cost_snapshot_init(&sum->total, kind, "");
+}
+
+/* Returns what is known of 'kind', which remains valid while the lock is
+ * held. */
+static struct known_kind *
+get_kind(const struct cost_kind *kind)
+    OVS_REQUIRES(accounts_mutex)
+{
+    struct known_kind *known;
+
+    for (size_t i = 0; i < n_known_kinds; i++) {
+        if (known_kinds[i].deleted.kind == kind) {
+            return &known_kinds[i];
+        }
+    }
+    known_kinds = xrealloc(known_kinds,
+                           (n_known_kinds + 1) * sizeof *known_kinds);
+    known = &known_kinds[n_known_kinds++];
+    known->since_us = time_wall_usec();
+    cost_sum_init(&known->deleted, kind, known->since_us);
+    return known;
+}
+
 /* Creates and returns a new account for events of 'kind', with 'name', which
- * should be unique among those of its kind.  Any thread may call this. */
+ * should be unique among those of its kind in 'datapath', "TYPE@NAME".  That
+ * is NULL if its object is in no datapath; an account of a kind with
+ * 'typed_names' is for the datapath that it is named after.  Any thread may
+ * call this. */
 struct cost_account *
-cost_account_create(const struct cost_kind *kind, const char *name)
+cost_account_create(const struct cost_kind *kind, const char *name,
+                    const char *datapath)
 {
     struct cost_account *account = xzalloc(sizeof *account);
 
@@ -889,6 +947,7 @@ cost_account_create(const struct cost_kind *kind, const char *name)
 
     account->kind = kind;
     account->name = xstrdup(name);
+    account->datapath = nullable_xstrdup(kind->typed_names ? name : datapath);
     ovs_refcount_init(&account->ref_cnt);
     ovs_mutex_init(&account->mutex);
     ovs_mutex_lock(&account->mutex);
@@ -900,6 +959,7 @@ cost_account_create(const struct cost_kind *kind, const char *name)
     ovs_mutex_lock(&accounts_mutex);
     ovs_list_push_back(&accounts, &account->list_node);
     n_accounts++;
+    get_kind(kind);
     ovs_mutex_unlock(&accounts_mutex);
     cost_memory_add(sizeof *account);
     return account;
@@ -913,6 +973,7 @@ cost_account_unref(struct cost_account *account)
         cost_snapshot_destroy(account->exited);
         ovs_mutex_unlock(&account->mutex);
         ovs_mutex_destroy(&account->mutex);
+        free(account->datapath);
         free(account->name);
         counted_free(account, sizeof *account);
     }
@@ -936,7 +997,7 @@ static void
 remove_recorder(struct cost_account *account, struct cost_recorder *recorder)
     OVS_REQUIRES(account->mutex)
 {
-    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+    struct cost_data *data = recorder_data(recorder);
 
     if (data) {
         struct cost_snapshot snap;
@@ -955,23 +1016,11 @@ static void
 add_deleted(const struct cost_kind *kind, const struct cost_snapshot *snap)
     OVS_REQUIRES(accounts_mutex)
 {
-    struct cost_deleted *d;
-    size_t i;
+    struct cost_sum *deleted = &get_kind(kind)->deleted;
 
-    for (i = 0; i < n_deleted && deleted[i].kind != kind; i++) {
-        continue;
-    }
-    if (i == n_deleted) {
-        deleted = xrealloc(deleted, (n_deleted + 1) * sizeof *deleted);
-        d = &deleted[n_deleted++];
-        d->kind = kind;
-        d->n_accounts = 0;
-        cost_snapshot_init(&d->total, kind, "");
-    }
-    d = &deleted[i];
-    d->n_accounts++;
+    deleted->n_accounts++;
     if (snap) {
-        cost_snapshot_merge(&d->total, snap);
+        cost_snapshot_merge(&deleted->total, snap);
     }
 }
 
@@ -1018,7 +1067,7 @@ cost_recorder_get(struct cost_account *account, const char *thread)
 
     recorder = xzalloc_cacheline(sizeof *recorder);
     cost_memory_add(sizeof *recorder);
-    ovsrcu_init(&recorder->data, NULL);
+    ovsrcu_init(&recorder->data, &cost_no_data);
     recorder->kind = account->kind;
     recorder->account = account;
     recorder->split_interval = cost_split_interval(account->kind->config);
@@ -1084,8 +1133,8 @@ compare_accounts(const void *a_, const void *b_)
 }
 
 /* Stores in 'all' the accounts named 'name', or all accounts if 'name' is
- * NULL, whose kind is one of 'kinds', and, in that case, what those that are
- * deleted add up to.  An account of a kind with 'typed_names', "TYPE@NAME",
+ * NULL, whose kind is one of 'kinds', and, in that case, sums for each of
+ * these.  An account of a kind with 'typed_names', "TYPE@NAME",
  * goes by the name of "NAME", too.  The caller must free it with
  * cost_accounts_put().
  *
@@ -1107,18 +1156,17 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
             all->accounts[all->n++] = account;
         }
     }
-    all->deleted = xmalloc(n_deleted * sizeof *all->deleted);
-    for (size_t i = 0; !name && i < n_kinds; i++) {
-        for (size_t j = 0; j < n_deleted; j++) {
-            if (deleted[j].kind == kinds[i]) {
-                struct cost_deleted *d = &all->deleted[all->n_deleted++];
+    all->n_kinds = name ? 0 : n_kinds;
+    all->deleted = xmalloc(all->n_kinds * sizeof *all->deleted);
+    all->totals = xmalloc(all->n_kinds * sizeof *all->totals);
+    for (size_t i = 0; i < all->n_kinds; i++) {
+        const struct known_kind *known = get_kind(kinds[i]);
+        struct cost_sum *deleted = &all->deleted[i];
 
-                d->kind = kinds[i];
-                d->n_accounts = deleted[j].n_accounts;
-                cost_snapshot_init(&d->total, kinds[i], "");
-                cost_snapshot_merge(&d->total, &deleted[j].total);
-            }
-        }
+        cost_sum_init(&all->totals[i], kinds[i], known->since_us);
+        cost_sum_init(deleted, kinds[i], known->deleted.since_us);
+        deleted->n_accounts = known->deleted.n_accounts;
+        cost_snapshot_merge(&deleted->total, &known->deleted.total);
     }
     ovs_mutex_unlock(&accounts_mutex);
     qsort(all->accounts, all->n, sizeof *all->accounts, compare_accounts);
@@ -1132,10 +1180,12 @@ cost_accounts_put(struct cost_accounts *all)
         cost_account_unref(all->accounts[i]);
     }
     free(all->accounts);
-    for (size_t i = 0; i < all->n_deleted; i++) {
+    for (size_t i = 0; i < all->n_kinds; i++) {
         cost_snapshot_uninit(&all->deleted[i].total);
+        cost_snapshot_uninit(&all->totals[i].total);
     }
     free(all->deleted);
+    free(all->totals);
 }
 
 const char *
@@ -1170,7 +1220,7 @@ get_readable(struct cost_account *account, size_t *n)
     LIST_FOR_EACH (recorder, list_node, &account->recorders) {
         struct readable *r = &readable[(*n)++];
 
-        r->data = ovsrcu_get(struct cost_data *, &recorder->data);
+        r->data = recorder_data(recorder);
         ovs_strlcpy(r->thread, recorder->thread, sizeof r->thread);
     }
     return readable;
@@ -1244,6 +1294,7 @@ cost_account_read(struct cost_account *account,
 
     snap->kind = account->kind;
     snap->name = xstrdup(account->name);
+    snap->datapath = nullable_xstrdup(account->datapath);
 
     ovs_mutex_lock(&account->mutex);
     readable = get_readable(account, &n);
@@ -1254,6 +1305,7 @@ cost_account_read(struct cost_account *account,
     if (account->exited) {
         cost_snapshot_merge(exited, account->exited);
     }
+    snap->cleared = account->cleared;
     snap->since_us = account->since_us;
     snap->elapsed_ms = time_msec() - account->since_ms;
     ovs_mutex_unlock(&account->mutex);
@@ -1279,6 +1331,7 @@ cost_account_snapshot_uninit(struct cost_account_snapshot *snap)
     }
     free(snap->threads);
     cost_snapshot_uninit(&snap->total);
+    free(snap->datapath);
     free(snap->name);
 }
 
@@ -1293,6 +1346,7 @@ cost_account_clear(struct cost_account *account)
     }
     cost_snapshot_destroy(account->exited);
     account->exited = NULL;
+    account->cleared = true;
     account->since_us = time_wall_usec();
     account->since_ms = time_msec();
     ovs_mutex_unlock(&account->mutex);
@@ -1306,6 +1360,7 @@ cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
                     const char *name)
 {
     struct cost_accounts all;
+    long long int now_us;
     size_t n;
 
     cost_accounts_get(kinds, n_kinds, name, &all);
@@ -1313,19 +1368,25 @@ cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
     for (size_t i = 0; i < n; i++) {
         cost_account_clear(all.accounts[i]);
     }
-    cost_accounts_put(&all);
 
+    now_us = time_wall_usec();
     ovs_mutex_lock(&accounts_mutex);
-    for (size_t i = 0; !name && i < n_kinds; i++) {
-        for (size_t j = 0; j < n_deleted; j++) {
-            if (deleted[j].kind == kinds[i]) {
-                cost_snapshot_uninit(&deleted[j].total);
-                deleted[j] = deleted[--n_deleted];
+    for (size_t i = 0; i < n_kinds; i++) {
+        struct known_kind *known = get_kind(kinds[i]);
+
+        if (!name) {
+            cost_snapshot_uninit(&known->deleted.total);
+            cost_sum_init(&known->deleted, kinds[i], now_us);
+        }
+        for (size_t j = 0; j < n; j++) {
+            if (!name || all.accounts[j]->kind == kinds[i]) {
+                known->since_us = MAX(now_us, known->since_us + 1);
                 break;
             }
         }
     }
     ovs_mutex_unlock(&accounts_mutex);
+    cost_accounts_put(&all);
     return n;
 }
 
@@ -1370,7 +1431,9 @@ data_write_end(struct cost_data *data)
 uint32_t
 cost_split_gap(uint32_t interval)
 {
-    return interval > 1 ? 1 + random_range(2 * interval - 1) : 1;
+    return (interval > 1 ? 1 + random_range(2 * interval - 1)
+            : interval ? 1
+            : UINT32_MAX);
 }
 
 /* Chooses the event of 'recorder' to be split after this one, which is split,
@@ -1437,7 +1500,7 @@ static struct cost_data * COST_COLD
 cost_recorder_prepare(struct cost_recorder *recorder, size_t class)
 {
     const struct cost_kind *kind = recorder->kind;
-    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+    struct cost_data *data = recorder_data(recorder);
 
     if (!data) {
         cost_memory_add(data_size(kind));
@@ -1451,13 +1514,24 @@ cost_recorder_prepare(struct cost_recorder *recorder, size_t class)
             atomic_init(&data->pending[i], 0);
         }
         data->latest = data_get_class(data, class);
-        data->latest_idx = class;
         ovsrcu_set(&recorder->data, data);
     } else {
         data->latest = data_get_class(data, class);
-        data->latest_idx = class;
     }
+    data->latest_key = data->latest_idx = class;
     return data;
+}
+
+/* Accounting of 'recorder' is off: makes cost_recorder_tally() ask whether it
+ * still is, from the next event on. */
+void
+cost_recorder_idle(struct cost_recorder *recorder)
+{
+    struct cost_data *data = recorder_data(recorder);
+
+    if (data) {
+        data->latest_key = NO_KEY;
+    }
 }
 
 /* Returns 'n' atomic numbers that are 0, of memory that is counted. */
@@ -1540,13 +1614,16 @@ class_add_tally(const struct cost_kind *kind, struct cost_class *class,
 
 /* Does what cost_recorder_tally() does when it is not as simple as that. */
 void COST_COLD
-cost_recorder_tally__(struct cost_recorder *recorder, size_t class, size_t row,
+cost_recorder_tally__(struct cost_recorder *recorder, uint32_t key, size_t row,
                       size_t number)
 {
+    const struct cost_kind *kind = recorder->kind;
+    size_t class = MIN(key, kind->n_classes - 1);
     struct cost_data *data = cost_recorder_prepare(recorder, class);
 
+    data->latest_key = key;
     data_write_begin(data);
-    class_add_tally(recorder->kind, data->latest, row, number);
+    class_add_tally(kind, data->latest, row, number);
     data_write_end(data);
 }
 
@@ -1771,7 +1848,7 @@ cost_record(struct cost_recorder *recorder, size_t class,
     const struct cost_kind *kind = recorder->kind;
     uint64_t total_ns;
 
-    if (OVS_UNLIKELY(!data || data->latest_idx != class)) {
+    if (OVS_UNLIKELY(data->latest_idx != class)) {
         data = cost_recorder_prepare(recorder, class);
     }
 

@@ -212,7 +212,8 @@ struct cost_kind {
 
 /* Accounts. */
 struct cost_account *cost_account_create(const struct cost_kind *,
-                                         const char *name);
+                                         const char *name,
+                                         const char *datapath);
 void cost_account_destroy(struct cost_account *);
 
 /* Recorders. */
@@ -246,7 +247,9 @@ struct cost_data {
     atomic_uint32_t n_pending;          /* Words used in 'pending'. */
 
     /* Used by the recording thread only. */
-    size_t latest_idx;                  /* Class recorded last, */
+    uint32_t latest_key;                /* As given to cost_recorder_tally(),
+                                         * for the same class, */
+    uint32_t latest_idx;                /* class recorded last, */
     struct cost_class *latest;          /* and what there is of it. */
     uint64_t slow_threshold;            /* An event that takes longer, in ns,
                                          * belongs in 'slowest'. */
@@ -258,9 +261,13 @@ struct cost_data {
     atomic_uint64_t pending[];          /* kind->n_pending words. */
 };
 
+/* Stands for that of a recorder that has recorded nothing. */
+extern struct cost_data cost_no_data;
+
 /* What one thread records of one account.  Fits in a cache line. */
 struct cost_recorder {
-    OVSRCU_TYPE(struct cost_data *) data;  /* NULL if there is nothing. */
+    OVSRCU_TYPE(struct cost_data *) data;  /* 'cost_no_data' if there is
+                                            * nothing. */
     const struct cost_kind *kind;
 
     /* Used by the recording thread only. */
@@ -308,12 +315,13 @@ void cost_count(struct cost_recorder *, size_t class, size_t counter,
                 uint64_t n);
 static inline bool cost_recorder_split(struct cost_recorder *,
                                        uint32_t interval);
-static inline void cost_recorder_tally(struct cost_recorder *, size_t class,
+static inline void cost_recorder_tally(struct cost_recorder *, uint32_t key,
                                        size_t row, size_t number, size_t max);
+void cost_recorder_idle(struct cost_recorder *);
 
 uint32_t cost_split_gap(uint32_t interval);
 void cost_recorder_split__(struct cost_recorder *, uint32_t interval);
-void cost_recorder_tally__(struct cost_recorder *, size_t class, size_t row,
+void cost_recorder_tally__(struct cost_recorder *, uint32_t key, size_t row,
                            size_t number);
 
 /* One event that is being measured.  On the stack of the code that starts and
@@ -372,7 +380,10 @@ cost_timer_now(const struct cost_timer *timer)
 }
 
 /* Returns true if 'recorder''s next event, which the caller must record, is to
- * be split into stages (or timed, if it has a tally), one in 'interval'. */
+ * be split into stages (or timed, if it has a tally), one in 'interval'.
+ *
+ * If 'interval' is 0, because accounting is off, the caller need not call
+ * this, but may: it returns true now and then. */
 static inline bool
 cost_recorder_split(struct cost_recorder *recorder, uint32_t interval)
 {
@@ -386,14 +397,18 @@ cost_recorder_split(struct cost_recorder *recorder, uint32_t interval)
 
 /* Counts an event of 'recorder', whose kind has a tally of numbers up to
  * 'max', that is neither timed nor has anything else to be recorded: one word
- * is written. */
+ * is written.  The event's class is 'key', the last one if there are not so
+ * many.
+ *
+ * Does not count it if cost_recorder_idle() has been called since the latest
+ * event, and accounting is still off. */
 static inline void
-cost_recorder_tally(struct cost_recorder *recorder, size_t class, size_t row,
+cost_recorder_tally(struct cost_recorder *recorder, uint32_t key, size_t row,
                     size_t number, size_t max)
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
 
-    if (OVS_LIKELY(data && data->latest_idx == class && number <= max)) {
+    if (OVS_LIKELY(data->latest_key == key && number <= max)) {
         atomic_uint64_t *tally = ovsrcu_get_protected(
             void *, &data->latest->parts[row]);
 
@@ -402,7 +417,9 @@ cost_recorder_tally(struct cost_recorder *recorder, size_t class, size_t row,
             return;
         }
     }
-    cost_recorder_tally__(recorder, class, row, number);
+    if (OVS_LIKELY(cost_enabled(recorder->kind->config))) {
+        cost_recorder_tally__(recorder, key, row, number);
+    }
 }
 
 /* Makes 'event' one of which nothing is known. */
@@ -614,6 +631,9 @@ struct cost_snapshot {
 struct cost_account_snapshot {
     const struct cost_kind *kind;
     char *name;
+    char *datapath;                     /* That its object is in, or is, or
+                                         * NULL. */
+    bool cleared;                       /* Since it was created? */
     long long int since_us;             /* Time of day of the latest clear, or
                                          * of its creation, us since the
                                          * Epoch. */
@@ -623,10 +643,13 @@ struct cost_account_snapshot {
     size_t n_threads;
 };
 
-/* The sum of accounts of one kind that have been destroyed. */
-struct cost_deleted {
+/* The sum of accounts of one kind. */
+struct cost_sum {
     const struct cost_kind *kind;
     uint64_t n_accounts;
+    long long int since_us;             /* Time of day when any of them was
+                                         * cleared last, or the kind's first
+                                         * one was created. */
     struct cost_snapshot total;
 };
 
@@ -634,8 +657,13 @@ struct cost_deleted {
 struct cost_accounts {
     struct cost_account **accounts;     /* Sorted by name. */
     size_t n;
-    struct cost_deleted *deleted;       /* Those of kinds that have any. */
-    size_t n_deleted;
+
+    /* If all accounts were wanted, for each of 'n_kinds' kinds: the sum of
+     * those that have been destroyed, and that of none, whose 'since_us' is
+     * that of a sum of all accounts. */
+    struct cost_sum *deleted;
+    struct cost_sum *totals;
+    size_t n_kinds;
 };
 
 /* What an account has at most need of to be sorted by. */

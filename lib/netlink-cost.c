@@ -290,7 +290,8 @@ get_account(enum family family)
     ovs_mutex_lock(&mutex);
     atomic_read_relaxed(&accounts[family], &account);
     if (!account) {
-        account = cost_account_create(&nl_cost_kind, family_names[family]);
+        account = cost_account_create(&nl_cost_kind, family_names[family],
+                                      NULL);
         atomic_store_explicit(&accounts[family], account,
                               memory_order_release);
     }
@@ -445,20 +446,6 @@ nl_cost_stop(struct nl_cost *call, int error)
 
 /* Reporting. */
 
-/* Sets '*class' to that named 's'.  Returns false if there is no such
- * class. */
-static bool
-class_from_string(const char *s, size_t *class)
-{
-    for (size_t i = 0; i < NL_COST_N_OPS; i++) {
-        if (!strcmp(s, op_names[i])) {
-            *class = i;
-            return true;
-        }
-    }
-    return false;
-}
-
 static void
 format_details(const char *account OVS_UNUSED, const uint64_t *details,
                struct ds *s)
@@ -490,7 +477,6 @@ nl_cost_init(void)
         .n_kinds = ARRAY_SIZE(kinds),
         .groups = groups,
         .n_groups = ARRAY_SIZE(groups),
-        .class_from_string = class_from_string,
         .class_help = "dump, transact or notify",
         .format_details = format_details,
         .details_to_json = details_to_json,

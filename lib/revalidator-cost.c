@@ -151,6 +151,10 @@ format_class(size_t class, struct ds *s)
     }
 }
 
+static const char *const round_units[REVALIDATOR_COST_R_N_STAGES] = {
+    [REVALIDATOR_COST_R_LIMIT] = "flows",
+};
+
 const struct cost_kind revalidator_cost_round_kind = {
     .name = "round",
     .config = &config,
@@ -159,6 +163,7 @@ const struct cost_kind revalidator_cost_round_kind = {
     .values = (1u << REVALIDATOR_COST_R_THREADS
                | 1u << REVALIDATOR_COST_R_FLOWS
                | 1u << REVALIDATOR_COST_R_LIMIT),
+    .units = round_units,
     .always_split = true,
     .counters = counters,
     .n_counters = REVALIDATOR_COST_N_COUNTERS,
@@ -193,8 +198,10 @@ revalidator_cost_create(const char *name, unsigned int flow_limit)
 {
     struct revalidator_cost *cost = xzalloc(sizeof *cost);
 
-    cost->rounds = cost_account_create(&revalidator_cost_round_kind, name);
-    cost->shares = cost_account_create(&revalidator_cost_share_kind, name);
+    cost->rounds = cost_account_create(&revalidator_cost_round_kind, name,
+                                       NULL);
+    cost->shares = cost_account_create(&revalidator_cost_share_kind, name,
+                                       NULL);
     cost->leader = cost_recorder_get(cost->rounds, "revalidator0");
     cost->purged_rounds = cost_recorder_get(cost->rounds, "main");
     cost->purged_shares = cost_recorder_get(cost->shares, "main");
@@ -528,26 +535,6 @@ revalidator_cost_limit_set(struct revalidator_cost *cost,
 
 /* Reporting. */
 
-/* Sets '*class' to that named 's'.  Returns false if there is no such
- * class. */
-static bool
-class_from_string(const char *s, size_t *class)
-{
-    for (size_t i = 0; i < REVALIDATOR_COST_N_CLASSES; i++) {
-        struct ds name = DS_EMPTY_INITIALIZER;
-        bool found;
-
-        format_class(i, &name);
-        found = !strcmp(s, ds_cstr(&name));
-        ds_destroy(&name);
-        if (found) {
-            *class = i;
-            return true;
-        }
-    }
-    return false;
-}
-
 static void
 format_details(const char *account OVS_UNUSED, const uint64_t *details,
                struct ds *s)
@@ -683,7 +670,6 @@ revalidator_cost_init(void)
         .n_kinds = ARRAY_SIZE(kinds),
         .groups = groups,
         .n_groups = ARRAY_SIZE(groups),
-        .class_from_string = class_from_string,
         .class_help = "statistics or revalidate, followed by at most one of "
                       "+scaled, +reduced, +grew, +set",
         .format_details = format_details,

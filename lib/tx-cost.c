@@ -25,8 +25,20 @@
 #include "smap.h"
 #include "util.h"
 
-/* The burst that the calling thread is sending, or NULL. */
 DEFINE_EXTERN_PER_THREAD_DATA(tx_cost_current, NULL);
+
+/* What is special about the burst that a thread is sending. */
+struct tx_cost_burst {
+    /* If it is timed, or within another event. */
+    uint64_t begin;             /* Ticks. */
+    uint64_t send;              /* Same, later if counting had to begin. */
+    bool counting;              /* Does hardware count it? */
+    struct cost_pmu_counts pmu;
+
+    /* If TX_COST_COUNTED. */
+    uint64_t counts[TX_COST_N_COUNTERS];
+};
+DEFINE_STATIC_PER_THREAD_DATA(struct tx_cost_burst, tx_cost_burst, { 0 });
 
 /* Details of one of the slowest bursts. */
 enum {
@@ -118,27 +130,49 @@ void
 tx_cost_init(struct tx_cost *tx, struct cost_account *account,
              const char *thread, const uint64_t *tsc)
 {
+    memset(tx, 0, sizeof *tx);
     tx->recorder = cost_recorder_get(account, thread);
     tx->tsc = tsc;
-    tx->queued = 0;
 }
 
-/* Returns the time, in ticks, that is '*tsc' if that is what the clock
- * reads. */
-uint64_t
-tx_cost_now__(const uint64_t *tsc)
+/* Returns the time, in ticks.  'fresh' says whether '*tx->tsc' has just been
+ * read. */
+static uint64_t
+tx_cost_now(const struct tx_cost *tx, bool fresh)
 {
-    return (tsc ? cost_clock_now_tsc(tx_cost_kind.name, *tsc)
+    return (fresh && tx->tsc
+            ? cost_clock_now_tsc(tx_cost_kind.name, *tx->tsc)
             : cost_clock_now(tx_cost_kind.name));
 }
 
-/* Does what tx_cost_begin() does when 'burst' is to be timed. */
+/* Does what tx_cost_queue() does when bursts are to be timed, or accounting
+ * has been switched off. */
 void
-tx_cost_begin__(struct tx_cost_burst *burst, const struct tx_cost *tx,
-                const uint64_t *tsc)
+tx_cost_queue__(struct tx_cost *tx)
 {
-    burst->begin = burst->send = tx_cost_now__(tsc);
-    burst->counting = tx->queued && cost_pmu_start(&burst->pmu);
+    if (cost_enabled(&tx_cost_config)) {
+        tx->special = TX_COST_TIMED;
+        tx->queued = tx_cost_now(tx, true);
+    } else {
+        cost_recorder_idle(tx->recorder);
+        cost_pmu_idle();
+    }
+}
+
+/* Does what tx_cost_begin() does for a burst that is to be timed, or is within
+ * another event. */
+void
+tx_cost_begin__(struct tx_cost *tx, bool fresh)
+{
+    struct tx_cost_burst *burst = tx_cost_burst_get();
+
+    tx->special |= cost_timer_is_running() ? TX_COST_NESTED : 0;
+    if (!tx->special) {
+        return;
+    }
+    burst->begin = burst->send = tx_cost_now(tx, fresh);
+    burst->counting = (tx->special & TX_COST_TIMED
+                       && cost_pmu_start(&burst->pmu));
     if (OVS_UNLIKELY(burst->counting)) {
         /* That took time, which is not the burst's. */
         burst->send = cost_clock_now(tx_cost_kind.name);
@@ -146,83 +180,91 @@ tx_cost_begin__(struct tx_cost_burst *burst, const struct tx_cost *tx,
 }
 
 static void
-tx_cost_get_details(uint64_t *details, const void *burst_, size_t n_packets)
+tx_cost_get_details(uint64_t *details, const void *tx_, size_t n_packets)
 {
-    const struct tx_cost_burst *burst = burst_;
+    const struct tx_cost *tx = tx_;
 
     details[TX_COST_DETAIL_PACKETS] = n_packets;
-    details[TX_COST_DETAIL_DROPPED] = burst->dropped;
+    details[TX_COST_DETAIL_DROPPED] = tx->dropped;
 }
 
+/* Adds 'n' to 'counter' of the calling thread's burst, which is sent to
+ * 'tx'. */
 static void
-tx_cost_add(struct tx_cost_burst *burst, enum tx_cost_counter counter,
-            uint64_t n)
+tx_cost_add(struct tx_cost *tx, enum tx_cost_counter counter, uint64_t n)
 {
-    if (!burst->other) {
-        burst->other = true;
+    struct tx_cost_burst *burst = tx_cost_burst_get();
+
+    if (!(tx->special & TX_COST_COUNTED)) {
+        tx->special |= TX_COST_COUNTED;
         memset(burst->counts, 0, sizeof burst->counts);
     }
     burst->counts[counter] += n;
 }
 
-/* Adds to 'event', 'burst' of 'n_packets' packets, what hardware has counted
- * since it began. */
+/* Adds to 'event', the calling thread's burst of 'n_packets' packets to 'tx',
+ * what hardware has counted since it began. */
 static void
-tx_cost_stop_counting(struct tx_cost_burst *burst, size_t n_packets,
+tx_cost_stop_counting(struct tx_cost *tx, size_t n_packets,
                       struct cost_event *event)
 {
+    struct tx_cost_burst *burst = tx_cost_burst_get();
+
     if (cost_pmu_stop(&burst->pmu)) {
         cost_event_add(event, TX_COST_CYCLES, burst->pmu.cycles);
         cost_event_add(event, TX_COST_INSTRUCTIONS, burst->pmu.instructions);
-        tx_cost_add(burst, TX_COST_COUNTED_PACKETS, n_packets);
+        tx_cost_add(tx, TX_COST_COUNTED_PACKETS, n_packets);
     } else {
-        tx_cost_add(burst, TX_COST_UNCOUNTED, 1);
+        tx_cost_add(tx, TX_COST_UNCOUNTED, 1);
     }
 }
 
 /* Does what tx_cost_end() does when more than 'n_packets' and 'reason' is to
  * be recorded. */
 void
-tx_cost_end__(struct tx_cost_burst *burst, const struct tx_cost *tx,
-              enum tx_cost_counter reason, size_t n_packets, bool has_oldest,
-              int error, const uint64_t *tsc)
+tx_cost_end__(struct tx_cost *tx, enum tx_cost_counter reason,
+              size_t n_packets, bool has_oldest, int error, bool fresh)
 {
-    struct cost_details details = { tx_cost_get_details, burst, n_packets };
+    struct tx_cost_burst *burst = tx_cost_burst_get();
+    struct cost_details details = { tx_cost_get_details, tx, n_packets };
     struct cost_event event;
     uint64_t end = 0;
 
-    if (burst->begin) {
-        end = tx_cost_now__(tsc);
+    if (tx->special & (TX_COST_TIMED | TX_COST_NESTED)) {
+        end = tx_cost_now(tx, fresh);
         cost_timer_exclude(cost_clock_between(burst->begin, end));
     }
-    if (!cost_enabled(&tx_cost_config)) {
-        return;
-    }
+    if (cost_enabled(&tx_cost_config)) {
+        cost_event_init(&event);
+        event.counter = reason;
+        event.total = COST_NOT_TIMED;
+        cost_event_add(&event, TX_COST_PACKETS, n_packets);
+        if (tx->special & TX_COST_TIMED) {
+            uint64_t send = cost_clock_between(burst->send, end);
 
-    cost_event_init(&event);
-    event.counter = reason;
-    event.total = COST_NOT_TIMED;
-    cost_event_add(&event, TX_COST_PACKETS, n_packets);
-    if (burst->begin && tx->queued) {
-        uint64_t send = cost_clock_between(burst->send, end);
+            if (OVS_UNLIKELY(burst->counting)) {
+                tx_cost_stop_counting(tx, n_packets, &event);
+            }
+            cost_event_add(&event, TX_COST_SEND, send);
+            if (has_oldest) {
+                uint64_t wait = cost_clock_between(tx->queued, burst->begin);
 
-        if (OVS_UNLIKELY(burst->counting)) {
-            tx_cost_stop_counting(burst, n_packets, &event);
+                cost_event_add(&event, TX_COST_WAIT, wait);
+                event.total = wait + send;
+            }
         }
-        cost_event_add(&event, TX_COST_SEND, send);
-        if (has_oldest) {
-            uint64_t wait = cost_clock_between(tx->queued, burst->begin);
-
-            cost_event_add(&event, TX_COST_WAIT, wait);
-            event.total = wait + send;
+        if (OVS_UNLIKELY(error)) {
+            tx_cost_add(tx, TX_COST_ERRORS, 1);
         }
+        if (tx->special & TX_COST_COUNTED) {
+            event.counts = burst->counts;
+        }
+        cost_record(tx->recorder, MIN(tx->qid, TX_COST_N_QUEUES - 1), &event,
+                    &details);
     }
-    if (OVS_UNLIKELY(error)) {
-        tx_cost_add(burst, TX_COST_ERRORS, 1);
-    }
-    event.counts = burst->other ? burst->counts : NULL;
-    cost_record(tx->recorder, MIN(burst->qid, TX_COST_N_QUEUES - 1), &event,
-                &details);
+    /* With hash steering, there may be bursts to other tx queues. */
+    tx->special &= TX_COST_TIMED;
+    tx->dropped = 0;
 }
 
 /* Counts 'n' packets that the netdev drops from the burst that the calling
@@ -231,34 +273,14 @@ tx_cost_end__(struct tx_cost_burst *burst, const struct tx_cost *tx,
 void
 tx_cost_count(enum tx_cost_counter counter, size_t n)
 {
-    struct tx_cost_burst *burst = *tx_cost_current_get();
+    struct tx_cost *tx = *tx_cost_current_get();
 
-    if (burst && n) {
-        tx_cost_add(burst, counter, n);
+    if (tx && n) {
+        tx_cost_add(tx, counter, n);
         if (counter < TX_COST_RETRIES) {
-            burst->dropped += n;
+            tx->dropped += n;
         }
     }
-}
-
-/* Sets '*class' to that named 's'.  Returns false if there is no such
- * class. */
-static bool
-tx_cost_class_from_string(const char *s, size_t *class)
-{
-    for (size_t i = 0; i < TX_COST_N_QUEUES; i++) {
-        struct ds name = DS_EMPTY_INITIALIZER;
-        bool found;
-
-        tx_cost_format_class(i, &name);
-        found = !strcmp(s, ds_cstr(&name));
-        ds_destroy(&name);
-        if (found) {
-            *class = i;
-            return true;
-        }
-    }
-    return false;
 }
 
 static void
@@ -437,7 +459,6 @@ tx_cost_register(void)
         .n_kinds = ARRAY_SIZE(kinds),
         .groups = groups,
         .n_groups = ARRAY_SIZE(groups),
-        .class_from_string = tx_cost_class_from_string,
         .class_help = "txq0 to txq62 or txq63+",
         .format_details = tx_cost_format_details,
         .details_to_json = tx_cost_details_to_json,

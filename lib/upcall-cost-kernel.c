@@ -111,7 +111,7 @@ upcall_cost_kernel_create(const struct dpif *dpif)
     kernel = xmalloc(sizeof *kernel);
     kernel->dpif = dpif;
     kernel->account = cost_account_create(&upcall_cost_kernel_kind,
-                                          dpif_name(dpif));
+                                          dpif_name(dpif), NULL);
     ovs_mutex_lock(&mutex);
     kernel->losses = cost_recorder_get(kernel->account, "sockets");
     ovs_list_push_back(&kernels, &kernel->list_node);

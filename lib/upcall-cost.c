@@ -113,12 +113,16 @@ const struct cost_kind upcall_cost_netdev_kind = {
 };
 
 /* Upcalls from the kernel datapath. */
+static const char *const kernel_units[UPCALL_COST_K_N_STAGES] = {
+    [UPCALL_COST_K_BATCH] = "upcalls",
+};
 const struct cost_kind upcall_cost_kernel_kind = {
     .name = upcall_name,
     .config = &upcall_cost_config,
     .stages = kernel_stages,
     .n_stages = UPCALL_COST_K_N_STAGES,
     .values = 1 << UPCALL_COST_K_BATCH,
+    .units = kernel_units,
     .counters = counters,
     .n_counters = UPCALL_COST_N_COUNTERS,
     .n_classes = UPCALL_COST_N_CLASSES,

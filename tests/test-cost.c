@@ -50,36 +50,30 @@ format_class(size_t class, struct ds *s)
 static struct cost_config config
     = COST_CONFIG_INITIALIZER("test", COST_DEFAULT_SPLIT_INTERVAL, NULL);
 
+/* What all kinds of events have in common. */
+#define KIND(NAME, N_SLOWEST)                   \
+    .name = NAME,                               \
+    .config = &config,                          \
+    .stages = stages,                           \
+    .n_stages = N_STAGES,                       \
+    .values = 1 << NUMBER,                      \
+    .counters = counters,                       \
+    .n_counters = N_COUNTERS,                   \
+    .n_classes = N_CLASSES,                     \
+    .format_class = format_class,               \
+    .n_slowest = N_SLOWEST,                     \
+    .n_details = 2
+
 static const struct cost_kind kind = {
-    .name = "event",
-    .config = &config,
-    .stages = stages,
-    .n_stages = N_STAGES,
-    .values = 1 << NUMBER,
-    .counters = counters,
-    .n_counters = N_COUNTERS,
-    .n_classes = N_CLASSES,
-    .format_class = format_class,
-    .n_slowest = COST_MAX_SLOWEST,
-    .n_details = 2,
+    KIND("event", COST_MAX_SLOWEST),
     .n_pending = 128,
     .typed_names = true,
 };
 static const struct cost_kind *const kinds[] = { &kind };
 
-/* The same, but that every event is added to the histograms at once. */
+/* Every event is added to the histograms at once. */
 static const struct cost_kind direct_kind = {
-    .name = "direct",
-    .config = &config,
-    .stages = stages,
-    .n_stages = N_STAGES,
-    .values = 1 << NUMBER,
-    .counters = counters,
-    .n_counters = N_COUNTERS,
-    .n_classes = N_CLASSES,
-    .format_class = format_class,
-    .n_slowest = COST_MAX_SLOWEST,
-    .n_details = 2,
+    KIND("direct", COST_MAX_SLOWEST),
 };
 static const struct cost_kind *const direct_kinds[] = { &direct_kind };
 
@@ -91,20 +85,10 @@ static const struct cost_hist_layout tally_layout = {
     .linear = true,
 };
 static const struct cost_kind tally_kind = {
-    .name = "tally",
-    .config = &config,
-    .stages = stages,
-    .n_stages = N_STAGES,
-    .values = 1 << NUMBER,
-    .counters = counters,
-    .n_counters = N_COUNTERS,
+    KIND("tally", 2),
     .n_tally_rows = 1,
     .tally_stage = NUMBER,
     .tally_layout = &tally_layout,
-    .n_classes = N_CLASSES,
-    .format_class = format_class,
-    .n_slowest = 2,
-    .n_details = 2,
 };
 static const struct cost_kind *const tally_kinds[] = { &tally_kind };
 
@@ -438,7 +422,8 @@ record_event(struct cost_recorder *recorder, const uint64_t *counts)
 static void
 check_record(struct cost_account *account)
 {
-    struct cost_account *direct = cost_account_create(&direct_kind, "direct");
+    struct cost_account *direct = cost_account_create(&direct_kind, "direct",
+                                                      NULL);
     struct cost_recorder *recorders[] = {
         cost_recorder_get(account, "main"),
         cost_recorder_get(direct, "main"),
@@ -511,7 +496,8 @@ static void
 check_tally(struct cost_account *unused OVS_UNUSED)
 {
     static const uint64_t numbers[] = { 3, 0, 3, 4, 1, 100 };
-    struct cost_account *account = cost_account_create(&tally_kind, "tally");
+    struct cost_account *account = cost_account_create(&tally_kind, "tally",
+                                                       NULL);
     struct cost_recorder *recorder = cost_recorder_get(account, "main");
     struct cost_account_snapshot *snap;
     struct cost_hist_snapshot hist;
@@ -749,7 +735,7 @@ read_sum(const char *name, uint64_t *total, uint64_t *n_deleted)
         cost_account_summarize(all.accounts[i], &summary);
         *total += summary.n_events;
     }
-    for (size_t i = 0; i < all.n_deleted; i++) {
+    for (size_t i = 0; i < all.n_kinds; i++) {
         *n_deleted += all.deleted[i].n_accounts;
         *total += cost_snapshot_count(&all.deleted[i].total,
                                       COST_ALL_CLASSES);
@@ -759,17 +745,32 @@ read_sum(const char *name, uint64_t *total, uint64_t *n_deleted)
     return n;
 }
 
+/* Stores since when a sum of all accounts, and that of deleted ones, has
+ * counted. */
+static void
+get_since(long long int *total, long long int *deleted)
+{
+    struct cost_accounts all;
+
+    cost_accounts_get(kinds, 1, NULL, &all);
+    *total = all.totals[0].since_us;
+    *deleted = all.deleted[0].since_us;
+    cost_accounts_put(&all);
+}
+
 /* Accounts that come and go while a thread stays: what they add up to never
  * falls. */
 static void
 check_accounts(struct cost_account *account)
 {
     struct cost_recorder *recorder = cost_recorder_get(account, "main");
+    long long int total, deleted, total_later, deleted_later;
     uint64_t sum, n_deleted;
 
     cost_accounts_clear(kinds, 1, NULL);
     for (unsigned int i = 0; i < 100; i++) {
-        struct cost_account *other = cost_account_create(&kind, "x@other");
+        struct cost_account *other = cost_account_create(&kind, "x@other",
+                                                         NULL);
         struct cost_recorder *other_recorder
             = cost_recorder_get(other, "main");
 
@@ -790,12 +791,20 @@ check_accounts(struct cost_account *account)
     ovs_assert(read_count() == 100);
 
     /* Clearing one leaves deleted ones alone, clearing all does not. */
+    get_since(&total, &deleted);
+    cost_accounts_clear(kinds, 1, "nobody");
+    get_since(&total_later, &deleted_later);
+    ovs_assert(total_later == total && deleted_later == deleted);
     cost_accounts_clear(kinds, 1, "test");
     read_sum(NULL, &sum, &n_deleted);
     ovs_assert(sum == 200 && n_deleted == 100);
+    get_since(&total_later, &deleted_later);
+    ovs_assert(total_later > total && deleted_later == deleted);
     cost_accounts_clear(kinds, 1, NULL);
     read_sum(NULL, &sum, &n_deleted);
     ovs_assert(sum == 0 && n_deleted == 0);
+    get_since(&total, &deleted_later);
+    ovs_assert(total > total_later && deleted_later > deleted);
 }
 
 static uint64_t
@@ -900,7 +909,8 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
-        struct cost_account *account = cost_account_create(&kind, "test");
+        struct cost_account *account
+            = cost_account_create(&kind, "test", NULL);
 
         configure(true, 1);
         checks[i](account);
@@ -924,7 +934,7 @@ static void
 run_benchmark(struct ovs_cmdl_context *ctx)
 {
     int n = ctx->argc > 1 ? atoi(ctx->argv[1]) : 10000000;
-    struct cost_account *account = cost_account_create(&kind, "test");
+    struct cost_account *account = cost_account_create(&kind, "test", NULL);
     struct cost_recorder *recorder = cost_recorder_get(account, "main");
     static const struct {
         const char *name;

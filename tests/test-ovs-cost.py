@@ -312,6 +312,19 @@ class TestBetween(unittest.TestCase):
         early.accounts = {}
         self.assertEqual(between(early, late).accounts, {})
 
+    def test_unlisted_cleared(self) -> None:
+        """That an account was cleared that is not listed shows in the sum."""
+        key = Key("burst", "", "")
+        early, late = self.reply("tx"), self.reply("tx")
+        early.totals[key].since_us = START
+        late.totals[key].since_us = START + 1
+        for reply in early, late:
+            reply.accounts = {}
+        window = between(early, late)
+        self.assertEqual(window.totals[key].total.events, 0)
+        self.assertEqual(window.notes,
+                         ["an account that is not listed was cleared"])
+
     def test_thread_ends(self) -> None:
         """What a thread has done is counted once, also when it has ended."""
         early = self.reply()

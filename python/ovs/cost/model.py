@@ -457,9 +457,10 @@ def between(early: Reply, late: Reply) -> Window:
         try:
             if old is None:
                 window.totals[key] = total
-            elif total.since_us != old.since_us:
-                window.totals[key] = sums.get(key) or Account(key)
-            elif cleared and total.since_us is None:
+            elif cleared or total.since_us != old.since_us:
+                if not cleared:
+                    window.notes.append("an account that is not listed was "
+                                        "cleared")
                 window.totals[key] = _after_clear(early, late, window, key)
             else:
                 window.totals[key] = total.since(old)
@@ -477,7 +478,9 @@ def _after_clear(early: Reply, late: Reply, window: Window,
     listed accounts' and, as that has not been cleared, the deleted ones'."""
     total = _sum_up(window.accounts.values()).get(key) or Account(key)
     deleted, old = late.deleted.get(key), early.deleted.get(key)
-    if deleted:
+    if deleted and old and deleted.since_us != old.since_us:
+        total.merge(deleted)
+    elif deleted:
         remainder = deleted.since(old) if old else deleted.copy()
         # What accounts that were made again had when they were deleted is
         # not new.
