@@ -72,6 +72,12 @@ static struct {
  * nanoseconds old. */
 #define ORPHAN_NS 10000000
 
+/* Records are looked up by hash in so many chains, a power of two, of which no
+ * more than MAX_STEPS records are compared: the work for a message is bounded,
+ * whatever the messages before it were. */
+#define N_CHAINS 4096
+#define MAX_STEPS 64
+
 /* What the filter writes of a message. */
 struct record {
     uint64_t ns;                        /* CLOCK_MONOTONIC; 0: was used. */
@@ -88,6 +94,13 @@ struct upcall_cost_queue {
     /* Records that no message has been received for, in order. */
     struct record records[MAX_RECORDS];
     size_t head, tail;                  /* Modulo MAX_RECORDS. */
+
+    /* Those that have not been used, by hash modulo N_CHAINS, in order: their
+     * indexes in 'records', plus 1, or 0 for none. */
+    struct chain {
+        uint16_t first, last;
+    } chains[N_CHAINS];
+    uint16_t next[MAX_RECORDS];
 
     size_t n_orphans;                   /* Not reported yet. */
     bool overrun;                       /* May there be any in 'records'? */
@@ -221,6 +234,31 @@ get_record(struct upcall_cost_queue *queue, size_t i)
     return &queue->records[i % MAX_RECORDS];
 }
 
+static struct chain *
+get_chain(struct upcall_cost_queue *queue, uint32_t hash)
+{
+    return &queue->chains[hash % N_CHAINS];
+}
+
+/* Takes the record with index 'link' minus 1 out of its chain, in which it
+ * comes after 'prev', or is the first one if that is 0. */
+static void
+use_record(struct upcall_cost_queue *queue, uint16_t link, uint16_t prev)
+{
+    struct record *record = &queue->records[link - 1];
+    struct chain *chain = get_chain(queue, record->hash);
+
+    if (prev) {
+        queue->next[prev - 1] = queue->next[link - 1];
+    } else {
+        chain->first = queue->next[link - 1];
+    }
+    if (chain->last == link) {
+        chain->last = prev;
+    }
+    record->ns = 0;
+}
+
 /* Takes a record from the ring buffer. */
 static int
 add_record(void *queue_, void *data, size_t size)
@@ -231,7 +269,19 @@ add_record(void *queue_, void *data, size_t size)
         || queue->tail - queue->head >= MAX_RECORDS) {
         queue->n_orphans++;
     } else {
-        memcpy(get_record(queue, queue->tail++), data, sizeof(struct record));
+        uint16_t link = queue->tail % MAX_RECORDS + 1;
+        struct record *record = get_record(queue, queue->tail++);
+        struct chain *chain;
+
+        memcpy(record, data, sizeof *record);
+        chain = get_chain(queue, record->hash);
+        queue->next[link - 1] = 0;
+        if (chain->first) {
+            queue->next[chain->last - 1] = link;
+        } else {
+            chain->first = link;
+        }
+        chain->last = link;
     }
     return 0;
 }
@@ -240,7 +290,13 @@ add_record(void *queue_, void *data, size_t size)
 static void
 drop_first(struct upcall_cost_queue *queue)
 {
-    queue->n_orphans += get_record(queue, queue->head++)->ns != 0;
+    uint16_t link = queue->head % MAX_RECORDS + 1;
+
+    if (get_record(queue, queue->head++)->ns) {
+        /* No unused record is older. */
+        use_record(queue, link, 0);
+        queue->n_orphans++;
+    }
 }
 
 /* Starts to watch the socket 'fd', from which nobody but the caller receives.
@@ -286,7 +342,10 @@ upcall_cost_queue_attach(int fd, char **error)
     return queue;
 
 error:
-    *error = xasprintf("%s failed (%s)", what, ovs_strerror(errno));
+    *error = xasprintf("%s failed (%s%s)", what, ovs_strerror(errno),
+                       (errno == EPERM
+                        ? ", the process lacks CAP_BPF, as it does with --user"
+                        : ""));
     upcall_cost_queue_detach(queue);
     return NULL;
 }
@@ -312,20 +371,27 @@ upcall_cost_queue_detach(struct upcall_cost_queue *queue)
     free(queue);
 }
 
-/* Returns the index of the first record of a message of 'len' bytes with
- * 'hash' that has not been used, starting at index 'i', or queue->tail. */
-static size_t
-find_record(struct upcall_cost_queue *queue, size_t i, size_t len,
-            uint32_t hash)
+/* Returns the index, plus 1, of the first record of a message of 'len' bytes
+ * with 'hash', starting with that at 'link' in its chain, and stores in
+ * '*prev' what comes before it, if it is not 'link'.  Returns 0 if there is
+ * none, TOO_FAR if that would take too long to find out. */
+#define TOO_FAR UINT16_MAX
+static uint16_t
+find_record(const struct upcall_cost_queue *queue, uint16_t link, size_t len,
+            uint32_t hash, uint16_t *prev)
 {
-    for (; i != queue->tail; i++) {
-        const struct record *record = get_record(queue, i);
+    for (int i = 0; link; i++) {
+        const struct record *record = &queue->records[link - 1];
 
-        if (record->hash == hash && record->len == len && record->ns) {
+        if (record->hash == hash && record->len == len) {
             break;
+        } else if (i == MAX_STEPS) {
+            return TOO_FAR;
         }
+        *prev = link;
+        link = queue->next[link - 1];
     }
-    return i;
+    return link;
 }
 
 /* The message 'msg' has been received.  Returns when it was put into the
@@ -335,25 +401,30 @@ upcall_cost_queue_received(struct upcall_cost_queue *queue,
                            const void *msg, size_t len)
 {
     uint32_t hash = message_hash(msg, len);
-    size_t i = queue->tail;
+    const struct chain *chain = get_chain(queue, hash);
+    uint16_t link = 0, prev = 0, unused;
     uint64_t ns;
+    size_t i;
 
     if (!queue->overrun) {
-        i = find_record(queue, queue->head, len, hash);
+        link = find_record(queue, chain->first, len, hash, &prev);
     }
-    if (i == queue->tail) {
+    if (!link) {
         libbpf.ring_buffer__consume(queue->ring);
-        i = find_record(queue, queue->overrun ? queue->head : i, len, hash);
+        prev = 0;
+        link = find_record(queue, chain->first, len, hash, &prev);
     }
-    if (i == queue->tail
+    if (!link || link == TOO_FAR
         || (queue->overrun
-            && find_record(queue, i + 1, len, hash) != queue->tail)) {
+            && find_record(queue, queue->next[link - 1], len, hash,
+                           &unused))) {
         /* There is none, or one of several may be an orphan. */
         return 0;
     }
 
+    i = queue->head + (link - 1 - queue->head) % MAX_RECORDS;
     ns = get_record(queue, i)->ns;
-    get_record(queue, i)->ns = 0;
+    use_record(queue, link, prev);
     while (queue->head != queue->tail
            && (!get_record(queue, queue->head)->ns
                || (ssize_t) (i - queue->head) > WINDOW)) {
