@@ -12,6 +12,7 @@ EXTRA_DIST += patches/tool/automake.mk
 # Autotest files of tests/testsuite.
 TESTSUITE_AT += \
 	tests/cost-report.at \
+	tests/cost-stress.at \
 	tests/ovs-cost.at
 
 # Documentation.
@@ -42,14 +43,17 @@ ovs_pyfiles += \
 	python/ovs/cost/top.py
 FLAKE8_PYFILES += \
 	tests/cost-schema.py \
+	tests/cost-stress.py \
 	tests/ovs-cost-fake.py \
 	tests/test-ovs-cost.py \
 	utilities/ovs-cost.in
 EXTRA_DIST += \
 	Documentation/ref/ovs-cost.8.rst \
 	Documentation/topics/ovs-cost.png \
+	tests/cost-stress.py \
 	tests/ovs-cost-fake.py \
 	tests/test-ovs-cost.py \
+	tests/tsan-suppressions \
 	utilities/ovs-cost.in \
 	utilities/ovs-cost-bashcomp.bash
 

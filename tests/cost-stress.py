@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Reads and clears all that ovs-vswitchd accounts for, while packets arrive
+and its threads, ports and bridges come and go, and checks that in the end
+every packet is accounted for.
+
+    cost-stress.py CHANGES PORT...
+
+Bridge br0 has PORTs, each with a "pstream" PORT.sock, and sends what they
+receive to port "sink" and others.  That many CHANGES are made.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Callable, Dict, List
+
+from ovs.cost.target import CommandError, Target
+
+REPORTS = ("upcall", "tx", "bridge", "netlink", "revalidator")
+DATAPATH = "dummy@ovs-dummy"
+TIMEOUT = 300.0                 # Seconds until a program counts as stuck.
+
+random.seed(1)
+
+
+def packet(port: int, number: int) -> bytes:
+    """Returns a UDP packet whose flow no other 'number' has."""
+    return (bytes.fromhex("50540000000a 5054000000%02x 0800" % port)
+            + bytes.fromhex("4500002e000000004011b96d")
+            + struct.pack(">II", 0x0a000000 + (port << 20) + (number >> 8),
+                          0x0b000001)
+            + struct.pack(">HHHH", 1000 + (number & 0xff), 9, 26, 0)
+            + bytes(18))
+
+
+class Stress:
+    def __init__(self, ports: List[str]) -> None:
+        self.ports = ports
+        self.switch = self.connect()
+        self.over = threading.Event()
+        self.errors: List[str] = []
+
+    @staticmethod
+    def connect() -> Target:
+        return Target("ovs-vswitchd", TIMEOUT)
+
+    def run(self, functions: List[Callable[[], None]],
+            n_changes: int) -> None:
+        """Calls each of 'functions' over and over while making changes."""
+        threads = [threading.Thread(target=self.repeat, args=(f,))
+                   for f in functions]
+        for thread in threads:
+            thread.start()
+        for i in range(n_changes):
+            if not self.over.is_set():
+                self.change(i)
+        self.over.set()
+        for thread in threads:
+            thread.join()
+        if self.errors:
+            sys.exit("\n".join(self.errors))
+
+    def repeat(self, function: Callable[[], None]) -> None:
+        try:
+            while not self.over.is_set():
+                function()
+        except Exception as e:
+            self.errors.append("%s: %r" % (function, e))
+            self.over.set()
+
+    # What happens at the same time.
+
+    def feeder(self, port: str) -> Callable[[], None]:
+        sender = socket.socket(socket.AF_UNIX)
+        sender.connect("%s.sock" % port)
+        sender.settimeout(TIMEOUT)
+        state = {"number": 0}
+
+        def feed() -> None:
+            # A dummy port holds up to 100 packets, and drops others.
+            for _ in range(20):
+                data = packet(self.ports.index(port), state["number"])
+                sender.sendall(struct.pack(">H", len(data)) + data)
+                state["number"] += 1
+            self.over.wait(0.005)
+        return feed
+
+    def reader(self) -> Callable[[], None]:
+        switch = self.connect()
+        state = {"sent": 0}
+
+        def read() -> None:
+            report = random.choice(REPORTS)
+            if random.random() < 0.3:
+                switch.command(f"{report}/cost-slowest", "-n", "all", "16")
+            else:
+                options = random.sample(["-hist", "-thread"],
+                                        random.randrange(3))
+                reply = switch.command(f"{report}/cost-show", "-n", "all",
+                                       *options)
+                self.check(report, reply)
+                for account in reply["accounts"]:
+                    if account["name"] == "sink":
+                        sent = account["stages"]["packets"]["sum"]
+                        assert sent >= state["sent"], account
+                        state["sent"] = sent
+        return read
+
+    def clearer(self) -> Callable[[], None]:
+        switch = self.connect()
+
+        def clear() -> None:
+            # What the sums at the end depend on is left alone.
+            name = random.choice([
+                ["bridge"], ["netlink"], ["revalidator"], ["tx", "br0"],
+                ["tx", "c1"], ["upcall", "netdev@ovs-netdev"]])
+            try:
+                switch.command(f"{name[0]}/cost-clear", *name[1:])
+            except CommandError as e:
+                if not re.match("no (port|datapath) named", str(e)):
+                    raise
+            self.over.wait(0.02)
+        return clear
+
+    def check(self, report: str, reply: Dict[str, Any]) -> None:
+        """Checks that everything in 'reply' is of whole events."""
+        for account in reply["accounts"] + reply["total"] + reply["deleted"]:
+            parts = [account] + account["classes"]
+            events = sum(c["events"] for c in account["classes"])
+            assert account["events"] == events, (report, account)
+            if "threads" in account:
+                events = sum(t["events"] for t in account["threads"])
+                assert account["events"] == events, (report, account)
+                parts += account["threads"]
+            for part in parts:
+                self.check_part(part)
+
+    @staticmethod
+    def check_part(part: Dict[str, Any]) -> None:
+        for stage in part["stages"].values():
+            assert stage["sampled"] or stage["count"] <= part["events"], part
+            histogram = stage.get("histogram")
+            if histogram and "counts" in histogram:
+                assert sum(histogram["counts"]) == stage["count"], part
+            elif histogram:
+                assert stage["count"] == (histogram["zero_count"]
+                                          + sum(histogram["bucket_counts"])
+                                          + histogram["overflow"]), part
+
+    # Changes.
+
+    @staticmethod
+    def vsctl(*args: str) -> None:
+        subprocess.run(["ovs-vsctl", *args], check=True, timeout=TIMEOUT)
+
+    def change(self, i: int) -> None:
+        if i % 10 == 0:
+            self.vsctl("--", "--if-exists", "del-br", "br1",
+                       "--", "add-br", "br1", "--", "set", "Bridge", "br1",
+                       "datapath_type=netdev",
+                       "--", "add-port", "br1", "d1",
+                       "--", "set", "Interface", "d1", "type=dummy-pmd")
+        elif i % 3 == 0:
+            self.vsctl("--", "del-port", "c1", "--", "add-port", "br0", "c1",
+                       "--", "set", "Interface", "c1", "type=dummy-pmd")
+        elif i % 5 == 0:
+            self.switch.command("revalidator/purge")
+        else:
+            key, values = random.choice([
+                ("pmd-cpu-mask", "1 2 3 6 f"),
+                ("n-revalidator-threads", "1 2 3 4"),
+                ("n-handler-threads", "1 2 3"),
+                ("tx-flush-interval", "0 100 1000"),
+                ("cost-split-interval", "1 16"),
+                ("cost-accounting", "true tx,upcall tx,upcall,bridge")])
+            self.vsctl("set", "Open_vSwitch", ".", 'other_config:%s="%s"'
+                       % (key, random.choice(values.split())))
+
+    # Sums.
+
+    def n_received(self) -> int:
+        """Returns how many packets the ports have received."""
+        n = 0
+        text = self.switch.command("dpctl/show", "-s", DATAPATH)["reply"]
+        for port in text.split("  port "):
+            if re.match(r"\d+: (%s) " % "|".join(self.ports), port):
+                match = re.search(r"RX packets:(\d+)", port)
+                assert match
+                n += int(match.group(1))
+        return n
+
+    def account(self, report: str, name: str) -> Dict[str, Any]:
+        account, = self.switch.command(f"{report}/cost-show",
+                                       name)["accounts"]
+        return account
+
+    def wait(self, received: int) -> None:
+        """Waits until all packets have been handled that ports have received
+        since they had received that many.  Each was sent to the sink, unless
+        its upcall was lost."""
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            before = self.n_received()
+            lost = sum(self.account("upcall", DATAPATH)
+                       ["counters"]["lost"].values())
+            sent = self.account("tx", "sink")["stages"]["packets"]["sum"]
+            if sent + lost == before - received == \
+                    self.n_received() - received:
+                return
+            if time.monotonic() > deadline:
+                sys.exit("received %d, sent %d, lost %d"
+                         % (before - received, sent, lost))
+            time.sleep(0.1)
+
+
+def main(n_changes: int, ports: List[str]) -> None:
+    stress = Stress(ports)
+    feeders = [stress.feeder(port) for port in ports]
+    stress.run(feeders + [stress.reader(), stress.reader(), stress.clearer()],
+               n_changes)
+    stress.wait(0)
+
+    # From here on, nothing else happens.
+    for report in REPORTS:
+        stress.switch.command(f"{report}/cost-clear")
+    received = stress.n_received()
+    for feed in feeders:
+        feed()
+    while stress.n_received() != received + 20 * len(ports):
+        time.sleep(0.1)
+    stress.wait(received)
+    upcalls = stress.account("upcall", DATAPATH)
+    print("%d upcalls, %d lost" % (upcalls["events"],
+                                   sum(upcalls["counters"]["lost"].values())))
+
+
+main(int(sys.argv[1]), sys.argv[2:])
