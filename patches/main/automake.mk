@@ -11,10 +11,13 @@ EXTRA_DIST += patches/main/automake.mk
 
 # lib/: linked into every program.
 lib_libopenvswitch_la_SOURCES += \
-	lib/bridge-cost.c \
-	lib/bridge-cost.h \
 	lib/netlink-cost.c \
 	lib/netlink-cost.h
+
+# ovs-vswitchd itself.
+vswitchd_ovs_vswitchd_SOURCES += \
+	vswitchd/bridge-cost.c \
+	vswitchd/bridge-cost.h
 
 # Unit tests: subcommands of tests/ovstest.
 tests_ovstest_SOURCES += \
@@ -30,5 +33,5 @@ DOC_SOURCE += \
 	Documentation/topics/bridge-cost.rst \
 	Documentation/topics/netlink-cost.rst
 MAN_FRAGMENTS += \
-	lib/bridge-cost-unixctl.man \
-	lib/netlink-cost-unixctl.man
+	lib/netlink-cost-unixctl.man \
+	vswitchd/bridge-cost-unixctl.man

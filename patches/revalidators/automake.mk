@@ -11,8 +11,13 @@ EXTRA_DIST += patches/revalidators/automake.mk
 
 # lib/: linked into every program.
 lib_libopenvswitch_la_SOURCES += \
-	lib/revalidator-cost.c \
-	lib/revalidator-cost.h
+	lib/dump-observer.c \
+	lib/dump-observer.h
+
+# ofproto/: linked into ovs-vswitchd.
+ofproto_libofproto_la_SOURCES += \
+	ofproto/revalidator-cost.c \
+	ofproto/revalidator-cost.h
 
 # Autotest files of tests/testsuite.
 TESTSUITE_AT += \
@@ -22,4 +27,4 @@ TESTSUITE_AT += \
 DOC_SOURCE += \
 	Documentation/topics/revalidator-cost.rst
 MAN_FRAGMENTS += \
-	lib/revalidator-cost-unixctl.man
+	ofproto/revalidator-cost-unixctl.man

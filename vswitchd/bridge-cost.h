@@ -48,8 +48,8 @@
  * Thread-safety
  * =============
  *
- * These functions are for the main thread only.  In a program that does not
- * call bridge_cost_init() they do nothing. */
+ * These functions are for the main thread only.  Before bridge_cost_init()
+ * they do nothing. */
 
 /* Stages of an iteration of the main loop. */
 enum bridge_cost_stage {
@@ -88,8 +88,8 @@ void bridge_cost_iface_start(struct cost_timer *);
 void bridge_cost_iface_stop(struct cost_timer *, const char *name,
                             const char *type);
 
-uint64_t bridge_cost_command_start(void);
-void bridge_cost_command_stop(uint64_t start, int argc, const char *argv[]);
+void bridge_cost_trace_command(int argc, const char *argv[], bool done);
+void bridge_cost_trace_addresses(bool done);
 
 void bridge_cost_init(void);
 

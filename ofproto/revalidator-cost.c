@@ -19,6 +19,7 @@
 #include "revalidator-cost.h"
 
 #include "cost-report.h"
+#include "dump-observer.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
 #include "openvswitch/list.h"
@@ -51,6 +52,8 @@ struct limit_move {
 
 #define N_MOVES 16                      /* That are kept. */
 
+static struct ovs_mutex moves_mutex = OVS_MUTEX_INITIALIZER;
+
 struct revalidator_cost {
     struct cost_account *rounds;
     struct cost_account *shares;
@@ -69,15 +72,16 @@ struct revalidator_cost {
     size_t class;
     uint64_t n_dp_flows;                /* Flows in the datapath. */
 
-    /* Guarded by 'moves_mutex'. */
-    struct ovs_list list_node;          /* In 'all_costs'. */
-    unsigned int limit;
-    uint64_t n_moves;                   /* So far. */
-    struct limit_move moves[N_MOVES];   /* The latest is at (n_moves - 1)
-                                         * % N_MOVES. */
+    /* In 'all_costs'. */
+    struct ovs_list list_node OVS_GUARDED_BY(moves_mutex);
+
+    unsigned int limit OVS_GUARDED_BY(moves_mutex);
+    uint64_t n_moves OVS_GUARDED_BY(moves_mutex);  /* So far. */
+
+    /* The latest is at (n_moves - 1) % N_MOVES. */
+    struct limit_move moves[N_MOVES] OVS_GUARDED_BY(moves_mutex);
 };
 
-static struct ovs_mutex moves_mutex = OVS_MUTEX_INITIALIZER;
 static struct ovs_list all_costs OVS_GUARDED_BY(moves_mutex)
     = OVS_LIST_INITIALIZER(&all_costs);
 
@@ -206,9 +210,9 @@ revalidator_cost_create(const char *name, unsigned int flow_limit)
     cost->purged_rounds = cost_recorder_get(cost->rounds, "main");
     cost->purged_shares = cost_recorder_get(cost->shares, "main");
     cost->name = xstrdup(name);
-    cost->limit = flow_limit;
 
     ovs_mutex_lock(&moves_mutex);
+    cost->limit = flow_limit;
     ovs_list_push_back(&all_costs, &cost->list_node);
     ovs_mutex_unlock(&moves_mutex);
     return cost;
@@ -650,7 +654,17 @@ show_limit(struct unixctl_conn *conn, int argc OVS_UNUSED,
     ds_destroy(&s);
 }
 
-/* Registers the revalidator/cost-* commands. */
+/* Marks what the calling thread waits for in a dump. */
+static void
+observe_dump(enum dump_step step)
+{
+    revalidator_cost_mark(step == DUMP_STEP_WAIT ? REVALIDATOR_COST_DUMP
+                          : step == DUMP_STEP_TURN ? REVALIDATOR_COST_LOCK
+                          : REVALIDATOR_COST_KERNEL);
+}
+
+/* Starts accounting for dumps, and registers the revalidator/cost-*
+ * commands. */
 void
 revalidator_cost_init(void)
 {
@@ -676,6 +690,7 @@ revalidator_cost_init(void)
         .details_to_json = details_to_json,
     };
 
+    dump_observer_set(observe_dump);
     cost_report_register(&report);
     unixctl_command_register("revalidator/cost-limit", "", 0, 0, show_limit,
                              NULL);

@@ -292,12 +292,6 @@ bridge_cost_iface_stop(struct cost_timer *timer, const char *name,
 
 /* Commands. */
 
-/* Returns when a command starts, for bridge_cost_command_stop(). */
-uint64_t
-bridge_cost_command_start(void)
-{
-    return loop.active ? clock_now() : 0;
-}
 
 static void
 get_command_details(uint64_t *details, const void *argv_, size_t argc)
@@ -312,12 +306,16 @@ get_command_details(uint64_t *details, const void *argv_, size_t argc)
     ds_destroy(&s);
 }
 
-/* Records the command with the name and arguments in 'argv' that started at
- * 'start' and has now been executed. */
+/* Accounts for the command with the name and arguments in 'argv', which is
+ * about to be executed, or has been if 'done'. */
 void
-bridge_cost_command_stop(uint64_t start, int argc, const char *argv[])
+bridge_cost_trace_command(int argc, const char *argv[], bool done)
 {
-    if (start && !cost_clock_stepper_is_stale(&stepper)) {
+    static uint64_t start;              /* 0 if it is not accounted for. */
+
+    if (!done) {
+        start = loop.active ? clock_now() : 0;
+    } else if (start && !cost_clock_stepper_is_stale(&stepper)) {
         const struct cost_details details = {
             get_command_details, argv, argc
         };
@@ -327,6 +325,20 @@ bridge_cost_command_stop(uint64_t start, int argc, const char *argv[])
         event.total = ticks_since(&start, clock_now());
         cost_record(command_recorder, get_class(argv[0]), &event, &details);
         loop.details[DETAIL_COMMANDS]++;
+    }
+}
+
+/* Accounts for an update of the addresses of tunnels, which is about to begin,
+ * in whatever stage the main loop is, or has ended if 'done'. */
+void
+bridge_cost_trace_addresses(bool done)
+{
+    static enum bridge_cost_stage outer;
+
+    if (!done) {
+        outer = bridge_cost_enter(BRIDGE_COST_ROUTES);
+    } else {
+        bridge_cost_enter(outer);
     }
 }
 
