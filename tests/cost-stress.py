@@ -59,12 +59,14 @@ class Stress:
                    for f in functions]
         for thread in threads:
             thread.start()
-        for i in range(n_changes):
-            if not self.over.is_set():
-                self.change(i)
-        self.over.set()
-        for thread in threads:
-            thread.join()
+        try:
+            for i in range(n_changes):
+                if not self.over.is_set():
+                    self.change(i)
+        finally:
+            self.over.set()
+            for thread in threads:
+                thread.join()
         if self.errors:
             sys.exit("\n".join(self.errors))
 
@@ -121,7 +123,7 @@ class Stress:
             # What the sums at the end depend on is left alone.
             name = random.choice([
                 ["bridge"], ["netlink"], ["revalidator"], ["tx", "br0"],
-                ["tx", "c1"], ["upcall", "netdev@ovs-netdev"]])
+                ["tx", "c1"], ["upcall", "dummy@other"]])
             try:
                 switch.command(f"{name[0]}/cost-clear", *name[1:])
             except CommandError as e:
@@ -165,9 +167,14 @@ class Stress:
         if i % 10 == 0:
             self.vsctl("--", "--if-exists", "del-br", "br1",
                        "--", "add-br", "br1", "--", "set", "Bridge", "br1",
-                       "datapath_type=netdev",
+                       "datapath_type=dummy",
                        "--", "add-port", "br1", "d1",
                        "--", "set", "Interface", "d1", "type=dummy-pmd")
+            if i:
+                self.switch.command("dpctl/del-dp", "dummy@other")
+            self.switch.command("dpctl/add-dp", "dummy@other")
+            self.switch.command("dpctl/add-if", "dummy@other",
+                                "d2,type=dummy-pmd")
         elif i % 3 == 0:
             self.vsctl("--", "del-port", "c1", "--", "add-port", "br0", "c1",
                        "--", "set", "Interface", "c1", "type=dummy-pmd")
