@@ -1374,15 +1374,17 @@ cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
     for (size_t i = 0; i < n_kinds; i++) {
         struct known_kind *known = get_kind(kinds[i]);
 
+        bool cleared = !name;
+
         if (!name) {
             cost_snapshot_uninit(&known->deleted.total);
             cost_sum_init(&known->deleted, kinds[i], now_us);
         }
-        for (size_t j = 0; j < n; j++) {
-            if (!name || all.accounts[j]->kind == kinds[i]) {
-                known->since_us = MAX(now_us, known->since_us + 1);
-                break;
-            }
+        for (size_t j = 0; j < n && !cleared; j++) {
+            cleared = all.accounts[j]->kind == kinds[i];
+        }
+        if (cleared) {
+            known->since_us = MAX(now_us, known->since_us + 1);
         }
     }
     ovs_mutex_unlock(&accounts_mutex);
@@ -1518,7 +1520,8 @@ cost_recorder_prepare(struct cost_recorder *recorder, size_t class)
     } else {
         data->latest = data_get_class(data, class);
     }
-    data->latest_key = data->latest_idx = class;
+    data->latest_key = recorder->split_interval ? class : NO_KEY;
+    data->latest_idx = class;
     return data;
 }
 
@@ -1621,7 +1624,9 @@ cost_recorder_tally__(struct cost_recorder *recorder, uint32_t key, size_t row,
     size_t class = MIN(key, kind->n_classes - 1);
     struct cost_data *data = cost_recorder_prepare(recorder, class);
 
-    data->latest_key = key;
+    /* If accounting was off when the event began, cost_recorder_idle() is not
+     * called again. */
+    data->latest_key = recorder->split_interval ? key : NO_KEY;
     data_write_begin(data);
     class_add_tally(kind, data->latest, row, number);
     data_write_end(data);

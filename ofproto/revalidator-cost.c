@@ -66,9 +66,12 @@ struct revalidator_cost {
     atomic_uint64_t n_flows;
     atomic_uint64_t counters[REVALIDATOR_COST_N_COUNTERS];
 
-    /* Written by the leader, between rounds and before others take part. */
+    /* The leader's. */
     uint64_t reval_seq;                 /* Of the latest complete round. */
     uint64_t next_reval_seq;            /* Of this one. */
+
+    /* Written by the leader before others take part, which then copy them: it
+     * may begin the next round while they still record their share. */
     size_t class;
     uint64_t n_dp_flows;                /* Flows in the datapath. */
 
@@ -77,6 +80,7 @@ struct revalidator_cost {
 
     unsigned int limit OVS_GUARDED_BY(moves_mutex);
     uint64_t n_moves OVS_GUARDED_BY(moves_mutex);  /* So far. */
+    uint64_t n_known_flows OVS_GUARDED_BY(moves_mutex);  /* 'n_dp_flows'. */
 
     /* The latest is at (n_moves - 1) % N_MOVES. */
     struct limit_move moves[N_MOVES] OVS_GUARDED_BY(moves_mutex);
@@ -341,6 +345,9 @@ revalidator_cost_dump_requested(struct revalidator_cost *cost, size_t n_flows)
     struct revalidator_cost_thread *thread = revalidator_cost_thread_get();
 
     cost->n_dp_flows = n_flows;
+    ovs_mutex_lock(&moves_mutex);
+    cost->n_known_flows = n_flows;
+    ovs_mutex_unlock(&moves_mutex);
     if (thread->on) {
         revalidator_cost_mark__(thread, REVALIDATOR_COST_LEAD);
         mark_round(thread, REVALIDATOR_COST_R_START);
@@ -349,12 +356,16 @@ revalidator_cost_dump_requested(struct revalidator_cost *cost, size_t n_flows)
 
 /* Each thread is about to dump and revalidate flows. */
 void
-revalidator_cost_dump_begin(bool leader)
+revalidator_cost_dump_begin(struct revalidator_cost *cost, bool leader)
 {
+    struct revalidator_cost_thread *thread = revalidator_cost_thread_get();
+
+    thread->class = cost->class;
+    thread->n_dp_flows = cost->n_dp_flows;
     if (leader) {
         revalidator_cost_mark(REVALIDATOR_COST_BARRIER);
     } else {
-        begin_share(revalidator_cost_thread_get());
+        begin_share(thread);
     }
 }
 
@@ -393,20 +404,22 @@ revalidator_cost_sweep_end(struct revalidator_cost *cost)
 }
 
 static void
-get_details(uint64_t *words, const void *cost_, size_t n OVS_UNUSED)
+get_details(uint64_t *words, const void *n_dp_flows, size_t n OVS_UNUSED)
 {
-    const struct revalidator_cost *cost = cost_;
-
-    words[DETAIL_FLOWS] = cost->n_dp_flows;
+    words[DETAIL_FLOWS] = *(const uint64_t *) n_dp_flows;
 }
 
-/* Records 'event', and 'n', what became of its flows. */
+/* Records 'event', with 'n_dp_flows' flows in the datapath, and 'n', what
+ * became of its flows. */
 static void
-record(struct revalidator_cost *cost, struct cost_recorder *recorder,
-       size_t class, struct cost_event *event,
+record(struct cost_recorder *recorder, size_t class, uint64_t n_dp_flows,
+       struct cost_event *event,
        const uint64_t n[REVALIDATOR_COST_N_COUNTERS])
 {
-    const struct cost_details details = { .get = get_details, .aux = cost };
+    const struct cost_details details = {
+        .get = get_details,
+        .aux = &n_dp_flows,
+    };
 
     event->counts = n;
     cost_record(recorder, class, event, &details);
@@ -414,11 +427,10 @@ record(struct revalidator_cost *cost, struct cost_recorder *recorder,
 
 /* Records the share of 'thread', the calling one. */
 static void
-record_share(struct revalidator_cost *cost,
-             struct revalidator_cost_thread *thread)
+record_share(struct revalidator_cost_thread *thread)
 {
     cost_event_add(&thread->share, REVALIDATOR_COST_FLOWS, thread->n_flows);
-    record(cost, thread->recorder, cost->class, &thread->share,
+    record(thread->recorder, thread->class, thread->n_dp_flows, &thread->share,
            thread->counters);
     thread->end = thread->last;
     thread->on = false;
@@ -427,7 +439,7 @@ record_share(struct revalidator_cost *cost,
 /* All threads have swept.  For all but the leader, this is the end of their
  * share. */
 void
-revalidator_cost_share_end(struct revalidator_cost *cost, bool leader)
+revalidator_cost_share_end(bool leader)
 {
     struct revalidator_cost_thread *thread = revalidator_cost_thread_get();
 
@@ -436,7 +448,7 @@ revalidator_cost_share_end(struct revalidator_cost *cost, bool leader)
         if (leader) {
             mark_round(thread, REVALIDATOR_COST_R_SWEEP);
         } else {
-            record_share(cost, thread);
+            record_share(thread);
         }
     }
 }
@@ -461,7 +473,7 @@ set_limit(struct revalidator_cost *cost, enum revalidator_cost_limit why,
         move->from = cost->limit;
         move->to = limit;
         move->duration_ms = duration_ms;
-        move->n_flows = cost->n_dp_flows;
+        move->n_flows = cost->n_known_flows;
         cost->limit = limit;
     }
     ovs_mutex_unlock(&moves_mutex);
@@ -506,12 +518,13 @@ revalidator_cost_round_end(struct revalidator_cost *cost, size_t n_threads,
 
     revalidator_cost_mark__(thread, REVALIDATOR_COST_LEAD);
     mark_round(thread, REVALIDATOR_COST_R_FINISH);
-    record_share(cost, thread);
+    record_share(thread);
 
     cost_event_add(&thread->round, REVALIDATOR_COST_R_THREADS, n_threads);
     cost_event_add(&thread->round, REVALIDATOR_COST_R_FLOWS, n_flows);
     cost_event_add(&thread->round, REVALIDATOR_COST_R_LIMIT, flow_limit);
-    record(cost, cost->leader, cost->class | why << 1, &thread->round, sums);
+    record(cost->leader, cost->class | why << 1, cost->n_dp_flows,
+           &thread->round, sums);
 }
 
 /* The calling thread, while no round goes on, has purged flows. */

@@ -113,10 +113,10 @@ void revalidator_cost_round_begin(struct revalidator_cost *,
                                   uint64_t reval_seq);
 void revalidator_cost_dump_requested(struct revalidator_cost *,
                                      size_t n_flows);
-void revalidator_cost_dump_begin(bool leader);
+void revalidator_cost_dump_begin(struct revalidator_cost *, bool leader);
 void revalidator_cost_dump_end(bool leader);
 void revalidator_cost_sweep_end(struct revalidator_cost *);
-void revalidator_cost_share_end(struct revalidator_cost *, bool leader);
+void revalidator_cost_share_end(bool leader);
 void revalidator_cost_round_end(struct revalidator_cost *, size_t n_threads,
                                 long long int duration_ms,
                                 enum revalidator_cost_limit,
@@ -135,7 +135,9 @@ struct revalidator_cost_thread {
     uint64_t end;                       /* Of its latest share, ticks or 0. */
     uint64_t begin;                     /* Of this share. */
     uint64_t last;                      /* Latest mark. */
-    uint64_t n_flows;
+    size_t class;                       /* Of the round. */
+    uint64_t n_dp_flows;                /* Flows in the datapath then. */
+    uint64_t n_flows;                   /* That it has dumped. */
     struct cost_event share;
     uint64_t counters[REVALIDATOR_COST_N_COUNTERS];
 

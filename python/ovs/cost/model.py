@@ -457,7 +457,8 @@ def between(early: Reply, late: Reply) -> Window:
         try:
             if old is None:
                 window.totals[key] = total
-            elif cleared or total.since_us != old.since_us:
+            elif (total.since_us != old.since_us
+                  or (cleared and total.since_us is None)):
                 if not cleared:
                     window.notes.append("an account that is not listed was "
                                         "cleared")

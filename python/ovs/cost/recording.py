@@ -233,9 +233,10 @@ def _continues(early: model.Reply, late: model.Reply) -> bool:
     if (early.accounts.keys() != late.accounts.keys()
             and not early.omitted and not late.omitted):
         return False
-    return all(late.accounts[key].since_us == account.since_us
-               for key, account in early.accounts.items()
-               if key in late.accounts)
+    return all(after[key].since_us == account.since_us
+               for before, after in ((early.accounts, late.accounts),
+                                     (early.totals, late.totals))
+               for key, account in before.items() if key in after)
 
 
 def _thinned(replies: List[model.Reply]) -> List[model.Reply]:
