@@ -541,6 +541,38 @@ check_tally(struct cost_account *unused OVS_UNUSED)
     cost_account_destroy(account);
 }
 
+/* An event that began while accounting was off counts if it is on when the
+ * event ends, and the next one does not if it is off again. */
+static void
+check_tally_off(struct cost_account *unused OVS_UNUSED)
+{
+    struct cost_account *account = cost_account_create(&tally_kind, "tally",
+                                                       NULL);
+    struct cost_recorder *recorder = cost_recorder_get(account, "main");
+    struct cost_account_snapshot *snap;
+
+    for (int i = 0; i < 3; i++) {
+        configure(false, 1);
+        if (cost_recorder_split(recorder, 0)) {
+            cost_recorder_idle(recorder);
+        }
+        configure(true, 1);
+        cost_recorder_tally(recorder, 0, GOOD, 1, 3);
+        configure(false, 1);
+        for (int j = 0; j < 10; j++) {
+            if (cost_recorder_split(recorder, 0)) {
+                cost_recorder_idle(recorder);
+            }
+            cost_recorder_tally(recorder, 0, GOOD, 1, 3);
+        }
+    }
+
+    snap = read_kind(tally_kinds);
+    ovs_assert(cost_snapshot_count(&snap->total, COST_ALL_CLASSES) == 3);
+    snapshot_free(snap);
+    cost_account_destroy(account);
+}
+
 /* In lib/cost.c. */
 extern struct coverage_counter counter_cost_refused;
 
@@ -748,11 +780,12 @@ read_sum(const char *name, uint64_t *total, uint64_t *n_deleted)
 /* Stores since when a sum of all accounts, and that of deleted ones, has
  * counted. */
 static void
-get_since(long long int *total, long long int *deleted)
+get_since(const struct cost_kind *const of[], long long int *total,
+          long long int *deleted)
 {
     struct cost_accounts all;
 
-    cost_accounts_get(kinds, 1, NULL, &all);
+    cost_accounts_get(of, 1, NULL, &all);
     *total = all.totals[0].since_us;
     *deleted = all.deleted[0].since_us;
     cost_accounts_put(&all);
@@ -791,20 +824,26 @@ check_accounts(struct cost_account *account)
     ovs_assert(read_count() == 100);
 
     /* Clearing one leaves deleted ones alone, clearing all does not. */
-    get_since(&total, &deleted);
+    get_since(kinds, &total, &deleted);
     cost_accounts_clear(kinds, 1, "nobody");
-    get_since(&total_later, &deleted_later);
+    get_since(kinds, &total_later, &deleted_later);
     ovs_assert(total_later == total && deleted_later == deleted);
     cost_accounts_clear(kinds, 1, "test");
     read_sum(NULL, &sum, &n_deleted);
     ovs_assert(sum == 200 && n_deleted == 100);
-    get_since(&total_later, &deleted_later);
+    get_since(kinds, &total_later, &deleted_later);
     ovs_assert(total_later > total && deleted_later == deleted);
     cost_accounts_clear(kinds, 1, NULL);
     read_sum(NULL, &sum, &n_deleted);
     ovs_assert(sum == 0 && n_deleted == 0);
-    get_since(&total, &deleted_later);
+    get_since(kinds, &total, &deleted_later);
     ovs_assert(total > total_later && deleted_later > deleted);
+
+    /* Clearing does so, too, when there are deleted ones only. */
+    get_since(direct_kinds, &total, &deleted);
+    ovs_assert(cost_accounts_clear(direct_kinds, 1, NULL) == 0);
+    get_since(direct_kinds, &total_later, &deleted_later);
+    ovs_assert(total_later > total && deleted_later > deleted);
 }
 
 static uint64_t
@@ -903,8 +942,9 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
 {
     static void (*const checks[])(struct cost_account *) = {
         check_concurrent_read, check_thread_exit, check_concurrent_clear,
-        check_nesting, check_record, check_slowest, check_tally, check_refused,
-        check_next, check_off, check_split, check_accounts, check_memory,
+        check_nesting, check_record, check_slowest, check_tally,
+        check_tally_off, check_refused, check_next, check_off, check_split,
+        check_accounts, check_memory,
         check_config,
     };
 

@@ -301,6 +301,23 @@ class TestBetween(unittest.TestCase):
         self.assertEqual(window.totals[Key("burst", "", "")].total.events,
                          400)
 
+    def test_made_again_while_others_are_omitted(self) -> None:
+        """The sum has what accounts that are not listed have done, too."""
+        key = Key("burst", "p0", "netdev@ovs-netdev")
+        early = self.reply("tx")
+        self.switch.remake("tx", key)
+        self.switch.run(1, 100)
+        late = self.reply("tx")
+        whole = between(early, late).totals[Key("burst", "", "")].total.events
+        for reply in early, late:
+            reply.totals[Key("burst", "", "")].since_us = START
+            reply.omitted = len(reply.accounts) - 1
+            reply.accounts = {key: reply.accounts[key]}
+        window = between(early, late)
+        self.assertEqual(window.totals[Key("burst", "", "")].total.events,
+                         whole)
+        self.assertGreater(whole, window.accounts[key].total.events)
+
     def test_omitted(self) -> None:
         """An account that was not among those listed is not new."""
         late = self.reply()
