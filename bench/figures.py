@@ -81,15 +81,16 @@ def flood(result: Dict[str, Dict[str, Dict]]) -> Table:
     for where, cases in result.items():
         kind, _, n_ports = where.partition(" ")
         for case, counts in cases.items():
-            stock, ovs = counts["stock"], counts["ovs"]
-            rows.append([case, kind, f"{int(n_ports):,}",
-                         f"{median(stock):,.0f}",
-                         f"{min(stock):,.0f} to {max(stock):,.0f}",
-                         f"{median(ovs):,.0f}",
-                         f"{min(ovs):,.0f} to {max(ovs):,.0f}",
-                         f"{median(ovs) / median(stock):.3f}"])
-    return Table(["instructions", "ports", "number", "stock", "processes",
-                  "patched", "processes", "ratio"], rows)
+            cells = []
+            for values in counts["stock"], counts["ovs"]:
+                middle = median(values)
+                spread = (max(values) - min(values)) / 2 / middle
+                cells += [f"{middle:,.0f}", f"{spread * 100:.1f}%"]
+            ratio = median(counts["ovs"]) / median(counts["stock"])
+            rows.append([case, kind, f"{int(n_ports):,}", *cells,
+                         f"{ratio:.3f}"])
+    return Table(["instructions", "ports", "number", "stock", "+-",
+                  "patched", "+-", "ratio"], rows)
 
 
 TABLES: Dict[str, Callable[[Dict[str, Dict[str, Dict]]], Table]] = {
