@@ -29,8 +29,14 @@
 
 #ifdef __linux__
 
+#include <linux/filter.h>
 #include <linux/netlink.h>
+#include <linux/seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -158,11 +164,88 @@ check_overrun(struct upcall_cost_queue *queue, bool same)
                == n_dropped + (same ? n_queued : 0));
 }
 
+/* Returns the least file descriptor that is not in use. */
+static int
+free_fd(void)
+{
+    int fd = dup(rx);
+
+    ovs_assert(fd >= 0);
+    close(fd);
+    return fd;
+}
+
+/* The queue can't be watched while the process may have no more files open
+ * than it has, or one more, and so on.  Prints why, each reason once, and
+ * checks that nothing is left of it. */
+static void
+check_few_files(void)
+{
+    int first = free_fd();
+    struct rlimit before;
+    char *last = NULL;
+
+    ovs_assert(!getrlimit(RLIMIT_NOFILE, &before));
+    for (int n = 0;; n++) {
+        struct rlimit limit = { .rlim_cur = first + n,
+                                .rlim_max = before.rlim_max };
+        struct upcall_cost_queue *queue;
+        char *error;
+
+        ovs_assert(!setrlimit(RLIMIT_NOFILE, &limit));
+        queue = upcall_cost_queue_attach(rx, &error);
+        ovs_assert(!setrlimit(RLIMIT_NOFILE, &before));
+        if (queue) {
+            check_times(queue, LEN);
+            upcall_cost_queue_detach(queue);
+            break;
+        }
+        if (!last || strcmp(error, last)) {
+            printf("%s\n", error);
+        }
+        free(last);
+        last = error;
+        ovs_assert(free_fd() == first);
+    }
+    free(last);
+    ovs_assert(free_fd() == first);
+}
+
+/* The kernel refuses to map memory that is shared from now on. */
+static void
+refuse_shared_memory(void)
+{
+#ifdef __NR_mmap2
+    const unsigned int nr = __NR_mmap2;
+#else
+    const unsigned int nr = __NR_mmap;
+#endif
+#ifdef WORDS_BIGENDIAN
+    const size_t flags = offsetof(struct seccomp_data, args[3]) + 4;
+#else
+    const size_t flags = offsetof(struct seccomp_data, args[3]);
+#endif
+    struct sock_filter insns[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, flags),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, MAP_SHARED, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOMEM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = { ARRAY_SIZE(insns), insns };
+
+    ovs_assert(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    ovs_assert(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
 static void
 test_upcall_cost_queue(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
 {
     struct upcall_cost_queue *queue;
+    char msg[LEN];
     char *error;
+    int fd;
 
     make_sockets();
     queue = upcall_cost_queue_attach(rx, &error);
@@ -195,6 +278,19 @@ test_upcall_cost_queue(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     ovs_assert(!queue);
     printf("%s\n", error);
     free(error);
+
+    check_few_files();
+
+    /* No memory to share with the kernel: the socket works as before. */
+    fd = free_fd();
+    refuse_shared_memory();
+    queue = upcall_cost_queue_attach(rx, &error);
+    ovs_assert(!queue);
+    printf("%s\n", error);
+    free(error);
+    ovs_assert(free_fd() == fd);
+    ovs_assert(send_message(1, LEN));
+    ovs_assert(recv(rx, msg, sizeof msg, MSG_DONTWAIT) == LEN);
     close(tx);
     close(rx);
 }
