@@ -8,9 +8,11 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Sequence, TypeVar
+from typing import (Callable, Dict, List, NoReturn, Optional, Sequence,
+                    TypeVar)
 
 PR_SET_PDEATHSIG = 1
 
@@ -27,6 +29,16 @@ class NotHere(BenchError):
 
 
 libc = ctypes.CDLL(None)
+
+
+def exit_on_signals() -> None:
+    """Has SIGHUP and SIGTERM end this process as sys.exit() does, so that
+    everything is put away."""
+    def end(number: int, _frame: object) -> NoReturn:
+        sys.exit(128 + number)
+
+    for number in signal.SIGHUP, signal.SIGTERM:
+        signal.signal(number, end)
 
 
 def prepare_child(nice: int) -> None:

@@ -1373,7 +1373,6 @@ cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
     ovs_mutex_lock(&accounts_mutex);
     for (size_t i = 0; i < n_kinds; i++) {
         struct known_kind *known = get_kind(kinds[i]);
-
         bool cleared = !name;
 
         if (!name) {
@@ -1496,12 +1495,13 @@ data_get_class(struct cost_data *data, size_t idx)
     return class;
 }
 
-/* Returns 'recorder''s data, which is created if necessary, after making
- * 'class' the latest one. */
+/* Returns 'recorder''s data, which is created if necessary, after making the
+ * class of 'key' the latest one. */
 static struct cost_data * COST_COLD
-cost_recorder_prepare(struct cost_recorder *recorder, size_t class)
+cost_recorder_prepare(struct cost_recorder *recorder, uint32_t key)
 {
     const struct cost_kind *kind = recorder->kind;
+    size_t class = MIN(key, kind->n_classes - 1);
     struct cost_data *data = recorder_data(recorder);
 
     if (!data) {
@@ -1520,7 +1520,9 @@ cost_recorder_prepare(struct cost_recorder *recorder, size_t class)
     } else {
         data->latest = data_get_class(data, class);
     }
-    data->latest_key = recorder->split_interval ? class : NO_KEY;
+    /* If accounting was off when the event began, cost_recorder_idle() is not
+     * called again. */
+    data->latest_key = recorder->split_interval ? key : NO_KEY;
     data->latest_idx = class;
     return data;
 }
@@ -1621,12 +1623,8 @@ cost_recorder_tally__(struct cost_recorder *recorder, uint32_t key, size_t row,
                       size_t number)
 {
     const struct cost_kind *kind = recorder->kind;
-    size_t class = MIN(key, kind->n_classes - 1);
-    struct cost_data *data = cost_recorder_prepare(recorder, class);
+    struct cost_data *data = cost_recorder_prepare(recorder, key);
 
-    /* If accounting was off when the event began, cost_recorder_idle() is not
-     * called again. */
-    data->latest_key = recorder->split_interval ? key : NO_KEY;
     data_write_begin(data);
     class_add_tally(kind, data->latest, row, number);
     data_write_end(data);

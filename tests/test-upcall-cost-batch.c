@@ -72,6 +72,14 @@ start_clock(void)
     n_steps = 0;
 }
 
+/* Lets 1 ns pass at each reading. */
+static void
+start_steady_clock(void)
+{
+    add_steps(1, 1);
+    start_clock();
+}
+
 /* An upcall. */
 struct request {
     struct dpif_upcall dupcall;
@@ -267,8 +275,7 @@ test_queue(struct cost_recorder *recorder)
     struct request miss;
 
     request_init(&miss, -1, 0, "1");
-    add_steps(1, 1);
-    start_clock();
+    start_steady_clock();
     upcall_cost_batch_start(&batch, recorder);
     batch.start = cost_clock_now("upcall");
     batch.start_ns = 50000000;
@@ -303,8 +310,7 @@ test_flows(struct cost_recorder *recorder)
     struct request miss;
 
     request_init(&miss, -1, 0, "1");
-    add_steps(1, 1);
-    start_clock();
+    start_steady_clock();
     upcall_cost_batch_start(&batch, recorder);
     for (size_t i = 0; i < ARRAY_SIZE(errors) + ARRAY_SIZE(counters) + 1;
          i++) {
@@ -363,8 +369,7 @@ test_classes(struct cost_recorder *recorder)
     };
     struct request bad;
 
-    add_steps(1, 1);
-    start_clock();
+    start_steady_clock();
     for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
         struct request r;
 
@@ -417,8 +422,7 @@ test_upcall_cost_batch(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
 
     /* A full batch, and one of which accounting is told nothing. */
     request_init(&miss, -1, 0, "1");
-    add_steps(1, 1);
-    start_clock();
+    start_steady_clock();
     simple_batch(recorder, &miss, UPCALL_COST_MAX_BATCH);
     print_account("full batch");
     configure(false, 1);
@@ -430,8 +434,7 @@ test_upcall_cost_batch(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
 
     /* Of upcalls that are not split, only the total is known. */
     configure(true, 65536);
-    add_steps(1, 1);
-    start_clock();
+    start_steady_clock();
     simple_batch(recorder, &miss, 4);
     print_account("not split");
     request_uninit(&miss);

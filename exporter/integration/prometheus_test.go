@@ -307,6 +307,26 @@ func TestQueries(t *testing.T) {
 	}
 }
 
+// Gets the page at 'url', which must have the lines 'want'.
+func get(t *testing.T, url string, want ...string) []byte {
+	t.Helper()
+	reply, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(reply.Body)
+	reply.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range want {
+		if !strings.Contains(string(page), "\n"+line+"\n") {
+			t.Errorf("no line %s in %s", line, page)
+		}
+	}
+	return page
+}
+
 // The program, from its options to the page.
 func TestProgram(t *testing.T) {
 	s := startSwitch(t)
@@ -320,27 +340,13 @@ func TestProgram(t *testing.T) {
 		"--collect.accounts=5", "--collect.classes=5", "--collect.threads=5")
 	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+s.dir)
 	address := listener(t, cmd)
-	reply, err := http.Get("http://" + address + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := io.ReadAll(reply.Body)
-	reply.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
+	page := get(t, "http://"+address+"/metrics",
 		`ovs_cost_up{target="ovs-vswitchd"} 1`,
 		`ovs_cost_upcalls_total{datapath_type="netdev",target="ovs-vswitchd"} 5`,
 		`ovs_cost_account_upcalls_total{account="dummy@ovs-dummy",target="ovs-vswitchd"} 5`,
 		`ovs_cost_class_upcalls_total{class="miss",datapath_type="netdev",target="ovs-vswitchd"} 5`,
 		`ovs_cost_thread_upcalls_total{account="dummy@ovs-dummy",target="ovs-vswitchd",thread="main"} 5`,
-		`ovs_cost_account_tx_bursts_total{account="p1",target="ovs-vswitchd"} 5`,
-	} {
-		if !strings.Contains(string(page), "\n"+want+"\n") {
-			t.Errorf("no line %s", want)
-		}
-	}
+		`ovs_cost_account_tx_bursts_total{account="p1",target="ovs-vswitchd"} 5`)
 	if prometheus := os.Getenv("PROMETHEUS"); prometheus != "" {
 		check := exec.Command(filepath.Join(filepath.Dir(prometheus), "promtool"),
 			"check", "metrics")
@@ -364,22 +370,8 @@ func TestHang(t *testing.T) {
 	if err := hung.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	reply, err := http.Get("http://" + address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := io.ReadAll(reply.Body)
-	reply.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		`ovs_cost_up{target="` + hung.socket() + `"} 0`,
-		`ovs_cost_up{target="` + good.socket() + `"} 1`,
-		`ovs_cost_upcalls_total{datapath_type="netdev",target="` + good.socket() + `"} 3`,
-	} {
-		if !strings.Contains(string(page), "\n"+want+"\n") {
-			t.Errorf("no line %s in %s", want, page)
-		}
-	}
+	get(t, "http://"+address,
+		`ovs_cost_up{target="`+hung.socket()+`"} 0`,
+		`ovs_cost_up{target="`+good.socket()+`"} 1`,
+		`ovs_cost_upcalls_total{datapath_type="netdev",target="`+good.socket()+`"} 3`)
 }
