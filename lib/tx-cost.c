@@ -287,7 +287,9 @@ static void
 tx_cost_format_details(const char *account OVS_UNUSED,
                        const uint64_t *details, struct ds *s)
 {
-    ds_put_format(s, "%"PRIu64" packets", details[TX_COST_DETAIL_PACKETS]);
+    uint64_t n = details[TX_COST_DETAIL_PACKETS];
+
+    ds_put_format(s, "%"PRIu64" packet%s", n, n == 1 ? "" : "s");
     if (details[TX_COST_DETAIL_DROPPED]) {
         ds_put_format(s, ", %"PRIu64" dropped",
                       details[TX_COST_DETAIL_DROPPED]);
