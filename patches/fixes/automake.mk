@@ -31,6 +31,7 @@ TESTSUITE_AT += \
 	tests/stats-loop.at \
 	tests/tx-queue.at \
 	tests/tx-queue-interval.at \
+	tests/tx-queue-macros.at \
 	tests/tx-queue-range.at \
 	tests/tx-queue-share.at
 SYSTEM_KMOD_TESTSUITE_AT += \
