@@ -142,15 +142,17 @@ translate(struct request *r, int error)
     upcall_cost_translated(&r->dupcall, &r->flow, &r->actions, error);
 }
 
-/* Has a batch of 'n' copies of 'r', for which there is nothing to install. */
+/* Has a batch of 'n' upcalls, of the 'n_requests' at 'requests' in turn, for
+ * which there is nothing to install. */
 static void
-simple_batch(struct cost_recorder *recorder, struct request *r, size_t n)
+simple_batch(struct cost_recorder *recorder, struct request *requests,
+             size_t n_requests, size_t n)
 {
     struct upcall_cost_batch batch;
 
     upcall_cost_batch_start(&batch, recorder);
     for (size_t i = 0; i < n; i++) {
-        translate(r, 0);
+        translate(&requests[i % n_requests], 0);
     }
     upcall_cost_batch_complete();
     for (size_t i = 0; i < n; i++) {
@@ -375,7 +377,7 @@ test_classes(struct cost_recorder *recorder)
 
         request_init(&r, requests[i].cookie_type, requests[i].features,
                      requests[i].actions);
-        simple_batch(recorder, &r, 1);
+        simple_batch(recorder, &r, 1, 1);
         request_uninit(&r);
     }
 
@@ -402,6 +404,22 @@ test_classes(struct cost_recorder *recorder)
     print_account("classes");
 }
 
+/* Upcalls of two classes in one batch. */
+static void
+test_mixed(struct cost_recorder *recorder)
+{
+    struct request requests[2];
+
+    request_init(&requests[0], -1, 0, "1");
+    request_init(&requests[1], -1, UPCALL_COST_CT, "1");
+    add_steps(1, 1);
+    start_clock();
+    simple_batch(recorder, requests, ARRAY_SIZE(requests), 4);
+    print_account("mixed");
+    request_uninit(&requests[0]);
+    request_uninit(&requests[1]);
+}
+
 static void
 test_upcall_cost_batch(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
 {
@@ -419,23 +437,24 @@ test_upcall_cost_batch(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     test_queue(recorder);
     test_flows(recorder);
     test_classes(recorder);
+    test_mixed(recorder);
 
     /* A full batch, and one of which accounting is told nothing. */
     request_init(&miss, -1, 0, "1");
     start_steady_clock();
-    simple_batch(recorder, &miss, UPCALL_COST_MAX_BATCH);
+    simple_batch(recorder, &miss, 1, UPCALL_COST_MAX_BATCH);
     print_account("full batch");
     configure(false, 1);
-    simple_batch(recorder, &miss, 3);
+    simple_batch(recorder, &miss, 1, 3);
     print_account("off");
     configure(true, 1);
-    simple_batch(NULL, &miss, 3);
+    simple_batch(NULL, &miss, 1, 3);
     print_account("no recorder");
 
     /* Of upcalls that are not split, only the total is known. */
     configure(true, 65536);
     start_steady_clock();
-    simple_batch(recorder, &miss, 4);
+    simple_batch(recorder, &miss, 1, 4);
     print_account("not split");
     request_uninit(&miss);
 
