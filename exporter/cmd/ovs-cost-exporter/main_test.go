@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"ovs-cost/exporter/internal/fake"
+)
+
+// TestMain is the program itself if a test has started it.
+func TestMain(m *testing.M) {
+	if os.Getenv("OVS_COST_EXPORTER_MAIN") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+const patience = time.Minute
+
+var listening = regexp.MustCompile(`msg="Listening on" address=(\S+)`)
+
+// A program is a running one.
+type program struct {
+	address string
+	mutex   sync.Mutex
+	log     strings.Builder
+}
+
+// start runs the program with 'args', as another user if 'as' is not nil,
+// until the test ends.
+func start(t *testing.T, as *syscall.Credential, args ...string) *program {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if as != nil {
+		// Whoever it is can't read where Go has built it.
+		self = copyProgram(t, self)
+	}
+	cmd := exec.Command(self, append([]string{
+		"--web.listen-address=127.0.0.1:0"}, args...)...)
+	cmd.Env = append(os.Environ(), "OVS_COST_EXPORTER_MAIN=1")
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+
+	p := &program{}
+	address := make(chan string, 1)
+	go func() {
+		defer close(address)
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() {
+			p.mutex.Lock()
+			p.log.WriteString(lines.Text() + "\n")
+			p.mutex.Unlock()
+			if match := listening.FindStringSubmatch(lines.Text()); match != nil {
+				address <- match[1]
+			}
+		}
+	}()
+	select {
+	case p.address = <-address:
+	case <-time.After(patience):
+	}
+	if p.address == "" {
+		t.Fatalf("it does not listen: %s", p.logged())
+	}
+	return p
+}
+
+func (p *program) logged() string {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.log.String()
+}
+
+// copyProgram copies 'path' to where everybody may run it.
+func copyProgram(t *testing.T, path string) string {
+	t.Helper()
+	dir := publicDir(t)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(dir, name)
+	if err := os.WriteFile(to, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// publicDir returns a new directory that everybody may search, unlike that of
+// t.TempDir().
+func publicDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "exporter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// startDaemon starts a daemon that only pretends, and returns its socket.
+func startDaemon(t *testing.T, dir string) string {
+	t.Helper()
+	path := filepath.Join(dir, "ctl")
+	fake.Start(t, path, fake.Replies(t, "../../testdata"))
+	return path
+}
+
+// writeCertificate writes a certificate for 127.0.0.1, and its key, to 'dir',
+// and returns who trusts it.
+func writeCertificate(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "a test"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template,
+		&key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{
+		"cert.pem": {Type: "CERTIFICATE", Bytes: der},
+		"key.pem":  {Type: "EC PRIVATE KEY", Bytes: keyDER},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, file),
+			pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(certificate)
+	return pool
+}
+
+// get returns the status of a page, and what is on it.
+func get(t *testing.T, client *http.Client, url, user, password string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if user != "" {
+		request.SetBasicAuth(user, password)
+	}
+	reply, err := client.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer reply.Body.Close()
+	page, err := io.ReadAll(reply.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply.StatusCode, string(page)
+}
+
+// TestWebConfig asks for the metrics with TLS and a password.
+func TestWebConfig(t *testing.T) {
+	dir := t.TempDir()
+	pool := writeCertificate(t, dir)
+	// bcrypt's of "open sesame".
+	config := `
+tls_server_config:
+  cert_file: cert.pem
+  key_file: key.pem
+basic_auth_users:
+  prometheus: $2b$04$LhYsMleNt69dY4ykt3u/U.65TwSME2FPouLe.MikHaZDsFawDzTWy
+`
+	file := filepath.Join(dir, "web.yml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, nil, "--web.config.file="+file,
+		"--ovs.target="+startDaemon(t, publicDir(t)))
+	trusting := &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	const up = "\novs_cost_up{target="
+	for _, c := range []struct {
+		client         *http.Client
+		scheme         string
+		user, password string
+		status         int
+		page           string
+	}{
+		{trusting, "https", "prometheus", "open sesame", 200, up},
+		{trusting, "https", "prometheus", "open barley", 401, "Unauthorized"},
+		{trusting, "https", "grafana", "open sesame", 401, "Unauthorized"},
+		{trusting, "https", "", "", 401, "Unauthorized"},
+		{trusting, "http", "prometheus", "open sesame", 400, "HTTPS server"},
+		{http.DefaultClient, "https", "prometheus", "open sesame", 0,
+			"certificate signed by unknown authority"},
+	} {
+		status, page := get(t, c.client, c.scheme+"://"+p.address+"/metrics",
+			c.user, c.password)
+		if status != c.status || !strings.Contains(page, c.page) {
+			t.Errorf("%s, %q, %q: %d, %.200s", c.scheme, c.user,
+				c.password, status, page)
+		}
+		if status != 200 && strings.Contains(page, up) {
+			t.Errorf("%d, and yet metrics", status)
+		}
+	}
+}
+
+// TestUser runs the program as the unit does: as a user of its own, in the
+// group that may use the socket.  Without that group, it says whose the socket
+// is.
+func TestUser(t *testing.T) {
+	const group, nobody = 4321, 65534
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to become another user")
+	}
+	dir := publicDir(t)
+	path := startDaemon(t, dir)
+	if err := os.Chown(path, 0, group); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o770); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		groups  []uint32
+		up, log string
+	}{
+		{[]uint32{group}, "1", ""},
+		{nil, "0", "permission denied: " + path +
+			" belongs to user root and group 4321 (mode 0770), this program runs as user nobody"},
+	} {
+		p := start(t, &syscall.Credential{Uid: nobody, Gid: nobody,
+			Groups: c.groups}, "--ovs.target="+path)
+		_, page := get(t, http.DefaultClient, "http://"+p.address+"/metrics", "", "")
+		if want := "\novs_cost_up{target=\"" + path + "\"} " + c.up + "\n"; !strings.Contains(page, want) {
+			t.Errorf("groups %v: no line %s", c.groups, want)
+		}
+		if c.log != "" {
+			for end := time.Now().Add(patience); !strings.Contains(p.logged(), c.log); {
+				if time.Now().After(end) {
+					t.Fatalf("not logged: %s in %s", c.log, p.logged())
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+	}
+}
