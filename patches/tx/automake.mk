@@ -17,6 +17,9 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/tx-cost.h
 
 # Autotest files of tests/testsuite and of tests/system-dpdk-testsuite.
+tests_ovstest_SOURCES += \
+	tests/test-tx-cost.c
+
 TESTSUITE_AT += \
 	tests/tx-cost.at
 SYSTEM_DPDK_TESTSUITE_AT += \

@@ -1,0 +1,188 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#include <config.h>
+#undef NDEBUG
+
+#include "tx-cost.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+
+#include "command-line.h"
+#include "openvswitch/thread.h"
+#include "ovs-rcu.h"
+#include "ovs-thread.h"
+#include "ovstest.h"
+#include "util.h"
+
+/* Times that bursts wait, and that sending them takes, in ns, are these, from
+ * 0.2 to 50 us. */
+enum { N_TIMES = 31 };
+
+/* A thread that sends to all ports. */
+struct sender {
+    pthread_t thread;
+    struct tx_cost *ports;
+    size_t n_ports;
+    unsigned int n_bursts;              /* To each port. */
+};
+
+static void *
+send_bursts(void *sender_)
+{
+    static const enum tx_cost_counter reasons[] = {
+        TX_COST_FULL, TX_COST_ITERATION
+    };
+    struct sender *sender = sender_;
+
+    for (unsigned int i = 0; i < sender->n_bursts; i++) {
+        for (size_t j = 0; j < sender->n_ports; j++) {
+            struct tx_cost *tx = &sender->ports[j];
+
+            tx_cost_queue(tx);
+            tx_cost_begin(tx, 0, false);
+            tx_cost_end(tx, reasons[i % ARRAY_SIZE(reasons)],
+                        1 + (i + j) % TX_COST_MAX_PACKETS, true, 0, false);
+        }
+        ovsrcu_quiesce();
+    }
+    return NULL;
+}
+
+/* Returns the memory of this process, in bytes. */
+static uint64_t
+resident(void)
+{
+    static const char path[] = "/proc/self/statm";
+    FILE *stream = fopen(path, "r");
+    unsigned long int pages;
+
+    if (!stream || fscanf(stream, "%*u %lu", &pages) != 1) {
+        ovs_fatal(errno, "%s", path);
+    }
+    fclose(stream);
+    return pages * get_page_size();
+}
+
+/* Prints what all ports take 'when' this is called: what is accounted for, by
+ * how much the process has grown from 'before' bytes, and that for each
+ * port. */
+static void
+print_memory(const char *when, uint64_t before, size_t n_ports)
+{
+    uint64_t now = resident();
+    uint64_t accounted;
+
+    atomic_read_relaxed(&cost_memory, &accounted);
+    printf("%s: %.2f MB, %.2f MB resident, %"PRIu64" bytes a port\n", when,
+           accounted / 1e6, (now - MIN(before, now)) / 1e6,
+           accounted / n_ports);
+}
+
+/* "memory PORTS THREADS BURSTS": shows what accounting for bursts takes,
+ * before any, when each thread has sent one to each port, and when it has sent
+ * so many. */
+static void
+show_memory(struct ovs_cmdl_context *ctx)
+{
+    unsigned int n_ports, n_threads, n_bursts;
+    struct cost_account **accounts;
+    uint64_t times[N_TIMES];
+    struct sender *senders;
+    uint64_t before;
+
+    if (!str_to_uint(ctx->argv[1], 10, &n_ports)
+        || !str_to_uint(ctx->argv[2], 10, &n_threads)
+        || !str_to_uint(ctx->argv[3], 10, &n_bursts)
+        || !n_ports || !n_threads || !n_bursts) {
+        ovs_fatal(0, "positive numbers are expected");
+    }
+    for (size_t i = 0; i < N_TIMES; i++) {
+        times[i] = i ? times[i - 1] * 6 / 5 : 200;
+    }
+    cost_clock_set_test(NULL, times, N_TIMES);
+    cost_config_register(&tx_cost_config);
+
+    accounts = xmalloc(n_ports * sizeof *accounts);
+    senders = xmalloc(n_threads * sizeof *senders);
+    before = resident();
+    for (size_t i = 0; i < n_ports; i++) {
+        char *name = xasprintf("port%"PRIuSIZE, i);
+
+        accounts[i] = cost_account_create(&tx_cost_kind, name,
+                                          "netdev@ovs-netdev");
+        free(name);
+    }
+    for (size_t i = 0; i < n_threads; i++) {
+        char *name = xasprintf("pmd-c%02"PRIuSIZE, i);
+
+        senders[i].ports = xmalloc(n_ports * sizeof *senders[i].ports);
+        senders[i].n_ports = n_ports;
+        for (size_t j = 0; j < n_ports; j++) {
+            tx_cost_init(&senders[i].ports[j], accounts[j], name, NULL);
+        }
+        free(name);
+    }
+    print_memory("idle", before, n_ports);
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < n_threads; i++) {
+            senders[i].n_bursts = pass ? n_bursts : 1;
+            senders[i].thread = ovs_thread_create("sender", send_bursts,
+                                                  &senders[i]);
+        }
+        /* What the threads replace is given back meanwhile. */
+        ovsrcu_quiesce_start();
+        for (size_t i = 0; i < n_threads; i++) {
+            xpthread_join(senders[i].thread, NULL);
+        }
+        ovsrcu_quiesce_end();
+        print_memory(pass ? "many bursts" : "a burst each", before, n_ports);
+    }
+
+    for (size_t i = 0; i < n_threads; i++) {
+        for (size_t j = 0; j < n_ports; j++) {
+            cost_recorder_release(senders[i].ports[j].recorder);
+        }
+        free(senders[i].ports);
+    }
+    for (size_t i = 0; i < n_ports; i++) {
+        cost_account_destroy(accounts[i]);
+    }
+    free(accounts);
+    free(senders);
+}
+
+static const struct ovs_cmdl_command commands[] = {
+    { "memory", "ports threads bursts", 3, 3, show_memory, OVS_RO },
+    { NULL, NULL, 0, 0, NULL, OVS_RO },
+};
+
+static void
+test_tx_cost_main(int argc, char *argv[])
+{
+    struct ovs_cmdl_context ctx = {
+        .argc = argc - optind,
+        .argv = argv + optind,
+    };
+
+    set_program_name(argv[0]);
+    ovs_cmdl_run_command(&ctx, commands);
+}
+
+OVSTEST_REGISTER("test-tx-cost", test_tx_cost_main);
