@@ -52,7 +52,9 @@ static const struct {
 
 /* A command for the worker. */
 struct request {
-    const struct cost_report *report;
+    const struct cost_report *report;   /* Or NULL for those in 'reports'. */
+    const struct cost_report **reports; /* Of cost/show. */
+    size_t n_reports;
     bool histograms;                    /* -hist */
     bool threads;                       /* -thread */
     size_t class;                       /* -class */
@@ -64,6 +66,10 @@ struct request {
 
 /* When this process began to account. */
 static long long int start_us;
+
+/* All that have been registered.  Used by the main thread only. */
+static const struct cost_report **reports;
+static size_t n_reports;
 
 /* Formatting. */
 
@@ -466,10 +472,10 @@ put_settings(struct ds *s, const struct cost_kind *kind)
 
 /* Appends 'account' to 's'. */
 static void
-put_account(struct ds *s, const struct request *request,
+put_account(struct ds *s, const struct cost_report *report,
+            const struct request *request,
             const struct cost_account_snapshot *account)
 {
-    const struct cost_report *report = request->report;
     uint64_t total = cost_snapshot_count(&account->total, request->class);
 
     ds_put_format(s, "%s: ", account->name);
@@ -517,11 +523,9 @@ put_account(struct ds *s, const struct request *request,
 
 /* Appends to 's' what there was of accounts that are deleted. */
 static void
-put_deleted(struct ds *s, const struct request *request,
-            const struct cost_sum *deleted)
+put_deleted(struct ds *s, const struct cost_report *report,
+            const struct request *request, const struct cost_sum *deleted)
 {
-    const struct cost_report *report = request->report;
-
     if (snapshot_is_empty(&deleted->total)) {
         return;
     }
@@ -536,21 +540,150 @@ put_deleted(struct ds *s, const struct request *request,
 
 /* JSON. */
 
-/* JSON integers have 63 bits. */
-static struct json *
-json_u64(uint64_t n)
+/* What there can be thousands of in a reply is appended to its text.  A
+ * 'struct json' takes one or two allocations for each number, and ten times
+ * as long. */
+
+/* Appends 'json' to 's', and destroys it. */
+static void
+put_json(struct ds *s, struct json *json)
 {
-    return json_integer_create(MIN(n, LLONG_MAX));
+    json_to_ds(json, JSSF_SORT, s);
+    json_destroy(json);
 }
 
-/* Returns the histogram as a JSON object with the fields of OTLP's
+/* Appends 'string' to 's', quoted. */
+static void
+put_json_string(struct ds *s, const char *string)
+{
+    json_string_escape(string, s);
+}
+
+static void
+put_decimal(struct ds *s, uint64_t n)
+{
+    char digits[20];
+    char *p = &digits[sizeof digits];
+
+    do {
+        *--p = '0' + n % 10;
+        n /= 10;
+    } while (n);
+    ds_put_buffer(s, p, &digits[sizeof digits] - p);
+}
+
+/* Appends an integer.  In JSON, it has 63 bits. */
+static void
+put_json_u64(struct ds *s, uint64_t n)
+{
+    put_decimal(s, MIN(n, LLONG_MAX));
+}
+
+/* Appends a number that is not negative, with up to six decimals unless it is
+ * very large. */
+static void
+put_json_real(struct ds *s, double value)
+{
+    enum { SCALE = 1000000 };
+
+    if (value < 1e9) {
+        uint64_t scaled = llround(value * SCALE);
+        uint64_t fraction = scaled % SCALE;
+
+        put_decimal(s, scaled / SCALE);
+        if (fraction) {
+            ds_put_char(s, '.');
+            for (uint64_t unit = SCALE / 10; fraction; unit /= 10) {
+                ds_put_char(s, '0' + fraction / unit);
+                fraction %= unit;
+            }
+        }
+    } else {
+        ds_put_format(s, "%.15g", value);
+    }
+}
+
+/* Appends 'n' as a string of decimal digits. */
+static void
+put_json_u128(struct ds *s, ovs_u128 n)
+{
+    enum { BASE = 1000000000, N_DIGITS = 9 };
+    uint32_t limbs[] = { n.u64.hi >> 32, n.u64.hi, n.u64.lo >> 32, n.u64.lo };
+    char digits[5 * N_DIGITS];
+    char *p = &digits[sizeof digits];
+
+    do {
+        uint64_t rest = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(limbs); i++) {
+            rest = rest << 32 | limbs[i];
+            limbs[i] = rest / BASE;
+            rest %= BASE;
+        }
+        for (size_t i = 0; i < N_DIGITS; i++) {
+            *--p = '0' + rest % 10;
+            rest /= 10;
+        }
+    } while (limbs[0] || limbs[1] || limbs[2] || limbs[3]);
+    while (p < &digits[sizeof digits - 1] && *p == '0') {
+        p++;
+    }
+
+    ds_put_char(s, '"');
+    ds_put_buffer(s, p, &digits[sizeof digits] - p);
+    ds_put_char(s, '"');
+}
+
+/* Separates what comes next from what there is of an object or array, at whose
+ * end 's' is. */
+static void
+put_comma(struct ds *s)
+{
+    int last = ds_last(s);
+
+    if (last != '{' && last != '[') {
+        ds_put_char(s, ',');
+    }
+}
+
+/* Appends the name of a member, which needs no quoting, whose value is to be
+ * appended next, to the object at whose end 's' is. */
+static void
+put_name(struct ds *s, const char *name)
+{
+    size_t n = strlen(name);
+    char *p;
+
+    put_comma(s);
+    p = ds_put_uninit(s, n + 3);
+    p[0] = '"';
+    memcpy(p + 1, name, n);
+    p[n + 1] = '"';
+    p[n + 2] = ':';
+}
+
+/* Appends the member 'name', which is 'n'. */
+static void
+put_member(struct ds *s, const char *name, uint64_t n)
+{
+    put_name(s, name);
+    put_json_u64(s, n);
+}
+
+/* Appends the member 'name', which is 'string'. */
+static void
+put_string_member(struct ds *s, const char *name, const char *string)
+{
+    put_name(s, name);
+    put_json_string(s, string);
+}
+
+/* Appends the histogram as a JSON object with the fields of OTLP's
  * ExponentialHistogramDataPoint, in its form for positive values, in seconds,
  * except that what is above the highest edge is in "overflow". */
-static struct json *
-hist_buckets_to_json(const struct cost_hist_snapshot *hist)
+static void
+put_json_buckets(struct ds *s, const struct cost_hist_snapshot *hist)
 {
-    struct json *json = json_object_create();
-    struct json *counts = json_array_create_empty();
     size_t first = 1, end = COST_HIST_N_EDGES;
 
     while (first < end && !hist->buckets[first]) {
@@ -559,242 +692,315 @@ hist_buckets_to_json(const struct cost_hist_snapshot *hist)
     while (end > first && !hist->buckets[end - 1]) {
         end--;
     }
-    for (size_t i = first; i < end; i++) {
-        json_array_add(counts, json_u64(hist->buckets[i]));
+
+    /* The threshold is the lowest edge, 2**-30 s, rounded down to as many
+     * digits as a number in JSON has. */
+    BUILD_ASSERT_DECL(COST_HIST_SCALE == 3 && COST_HIST_MIN_EXP == -30);
+    ds_put_cstr(s, "{\"scale\":3,\"unit\":\"s\","
+                "\"zero_threshold\":9.31322574615478e-10");
+    put_member(s, "zero_count", hist->buckets[0]);
+    put_name(s, "offset");
+    if (first < end) {
+        ds_put_format(s, "%d", COST_HIST_OTLP_OFFSET + (int) first - 1);
+    } else {
+        ds_put_char(s, '0');
     }
-    json_object_put(json, "scale", json_integer_create(COST_HIST_SCALE));
-    json_object_put_string(json, "unit", "s");
-    /* The lowest edge, 2**-30 s, rounded down to as many digits as a number in
-     * JSON has. */
-    json_object_put(json, "zero_threshold",
-                    json_real_create(931322574615478 / 1e24));
-    json_object_put(json, "zero_count", json_u64(hist->buckets[0]));
-    json_object_put(json, "offset",
-                    json_integer_create(first < end
-                                        ? COST_HIST_OTLP_OFFSET
-                                          + (int) first - 1
-                                        : 0));
-    json_object_put(json, "bucket_counts", counts);
-    json_object_put(json, "overflow",
-                    json_u64(hist->buckets[COST_HIST_N_EDGES]));
-    return json;
+    put_name(s, "bucket_counts");
+    ds_put_char(s, '[');
+    for (size_t i = first; i < end; i++) {
+        if (i > first) {
+            ds_put_char(s, ',');
+        }
+        put_json_u64(s, hist->buckets[i]);
+    }
+    ds_put_char(s, ']');
+    put_member(s, "overflow", hist->buckets[COST_HIST_N_EDGES]);
+    ds_put_char(s, '}');
 }
 
-/* Returns the histogram of numbers as a JSON object: bucket I is for numbers
+/* Appends the histogram of numbers as a JSON object: bucket I is for numbers
  * up to and including bound I, the last one for those above all bounds.  The
  * bounds are the layout's, from the lowest to that of the highest number. */
-static struct json *
-number_buckets_to_json(const struct cost_hist_snapshot *hist)
+static void
+put_json_bounds(struct ds *s, const struct cost_hist_snapshot *hist)
 {
     const struct cost_hist_layout *layout = hist->layout;
-    struct json *json = json_object_create();
-    struct json *bounds = json_array_create_empty();
-    struct json *counts = json_array_create_empty();
     size_t end = layout->linear ? layout->n_edges : 1;
 
     if (hist->count && !layout->linear) {
         end = MIN(hist_bucket(hist, hist->max) + 1, layout->n_edges);
     }
-    for (size_t i = 0; i < end; i++) {
-        /* Several buckets below 12 are too narrow for any whole number. */
-        if (!i || layout->edges[i] != layout->edges[i - 1]) {
-            json_array_add(bounds, json_u64(layout->edges[i]));
-            json_array_add(counts, json_u64(hist->buckets[i]));
+    ds_put_cstr(s, "{\"bounds\":[");
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < end; i++) {
+            /* Several buckets below 12 are too narrow for any whole number. */
+            if (!i || layout->edges[i] != layout->edges[i - 1]) {
+                put_comma(s);
+                put_json_u64(s, pass ? hist->buckets[i] : layout->edges[i]);
+            }
+        }
+        if (!pass) {
+            ds_put_cstr(s, "],\"counts\":[");
         }
     }
-    json_array_add(counts, json_u64(hist->buckets[layout->n_edges]));
-    json_object_put(json, "bounds", bounds);
-    json_object_put(json, "counts", counts);
-    return json;
+    put_comma(s);
+    put_json_u64(s, hist->buckets[layout->n_edges]);
+    ds_put_cstr(s, "]}");
 }
 
-/* Returns 'n' as a string of decimal digits. */
-static struct json *
-json_u128(ovs_u128 n)
-{
-    uint32_t limbs[] = { n.u64.hi >> 32, n.u64.hi, n.u64.lo >> 32, n.u64.lo };
-    char digits[40];
-    char *p = &digits[sizeof digits - 1];
-
-    *p = '\0';
-    do {
-        uint64_t rest = 0;
-
-        for (size_t i = 0; i < ARRAY_SIZE(limbs); i++) {
-            rest = rest << 32 | limbs[i];
-            limbs[i] = rest / 10;
-            rest %= 10;
-        }
-        *--p = '0' + rest;
-    } while (limbs[0] || limbs[1] || limbs[2] || limbs[3]);
-    return json_string_create(p);
-}
-
-/* Returns 'hist', of what 'stage' of 'kind' is. */
-static struct json *
-hist_to_json(const struct cost_kind *kind, size_t stage,
-             const struct cost_hist_snapshot *hist, bool buckets)
+/* Appends 'hist', of what 'stage' of 'kind' is. */
+static void
+put_json_stage(struct ds *s, const struct cost_kind *kind, size_t stage,
+               const struct cost_hist_snapshot *hist, bool buckets)
 {
     bool number = stage_is_number(kind, stage);
-    struct json *json = json_object_create();
 
-    json_object_put_string(json, "unit", (!number ? "ns"
-                                          : kind->units && kind->units[stage]
-                                          ? kind->units[stage]
-                                          : kind->stages[stage]));
-    json_object_put(json, "sampled",
-                    json_boolean_create(stage_is_sampled(kind, stage)));
-    json_object_put(json, "count", json_u64(hist->count));
-    json_object_put(json, "sum", json_u64(hist->sum));
-    json_object_put(json, "sum_sq", json_u128(hist->sum_sq));
+    ds_put_char(s, '{');
+    put_string_member(s, "unit", (!number ? "ns"
+                                  : kind->units && kind->units[stage]
+                                  ? kind->units[stage]
+                                  : kind->stages[stage]));
+    put_name(s, "sampled");
+    ds_put_cstr(s, stage_is_sampled(kind, stage) ? "true" : "false");
+    put_member(s, "count", hist->count);
+    put_member(s, "sum", hist->sum);
+    put_name(s, "sum_sq");
+    put_json_u128(s, hist->sum_sq);
     if (hist->count) {
-        json_object_put(json, "min", json_u64(hist->min));
-        json_object_put(json, "max", json_u64(hist->max));
-        json_object_put(json, "mean",
-                        json_real_create(cost_hist_snapshot_mean(hist)));
-        json_object_put(json, "stddev",
-                        json_real_create(cost_hist_snapshot_stddev(hist)));
+        put_member(s, "min", hist->min);
+        put_member(s, "max", hist->max);
+        put_name(s, "mean");
+        put_json_real(s, cost_hist_snapshot_mean(hist));
+        put_name(s, "stddev");
+        put_json_real(s, cost_hist_snapshot_stddev(hist));
         for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
             double percent = percentiles[i].percent;
 
-            json_object_put(
-                json, percentiles[i].name,
-                (number
-                 ? json_u64(cost_hist_snapshot_percentile_number(hist,
-                                                                 percent))
-                 : json_real_create(cost_hist_snapshot_percentile(hist,
-                                                                  percent))));
+            put_name(s, percentiles[i].name);
+            if (number) {
+                put_json_u64(s, cost_hist_snapshot_percentile_number(
+                                 hist, percent));
+            } else {
+                put_json_real(s, cost_hist_snapshot_percentile(hist,
+                                                               percent));
+            }
         }
     }
     if (buckets) {
-        json_object_put(json, "histogram",
-                        (number ? number_buckets_to_json(hist)
-                         : hist_buckets_to_json(hist)));
+        put_name(s, "histogram");
+        if (number) {
+            put_json_bounds(s, hist);
+        } else {
+            put_json_buckets(s, hist);
+        }
     }
-    return json;
+    ds_put_char(s, '}');
 }
 
-/* Adds to 'json' what there is in 'snap', for 'class' or all. */
+/* Appends members, of which there are none before them, with what there is in
+ * 'snap', for 'class' or all. */
 static void
-snapshot_to_json(const struct request *request,
-                 const struct cost_snapshot *snap, size_t class,
-                 struct json *json)
+put_json_snapshot(struct ds *s, const struct cost_report *report,
+                  const struct request *request,
+                  const struct cost_snapshot *snap, size_t class)
 {
-    const struct cost_report *report = request->report;
     const struct cost_kind *kind = snap->kind;
-    struct json *stages = json_object_create();
-    struct json *counters = json_object_create();
 
-    json_object_put(json, "events",
-                    json_u64(cost_snapshot_count(snap, class)));
+    ds_put_cstr(s, "\"events\":");
+    put_json_u64(s, cost_snapshot_count(snap, class));
+    put_name(s, "stages");
+    ds_put_char(s, '{');
     for (size_t i = 0; i < kind->n_stages; i++) {
         struct cost_hist_snapshot hist;
 
         cost_snapshot_stage(snap, class, i, &hist);
         if (hist.count || !(kind->optional & (1u << i))) {
-            json_object_put(stages, kind->stages[i],
-                            hist_to_json(kind, i, &hist,
-                                         request->histograms));
+            put_name(s, kind->stages[i]);
+            put_json_stage(s, kind, i, &hist, request->histograms);
         }
     }
-    json_object_put(json, "stages", stages);
+    ds_put_char(s, '}');
 
+    put_name(s, "counters");
+    ds_put_char(s, '{');
     for (size_t i = 0; i < report->n_groups; i++) {
         const struct cost_counter_group *group = &report->groups[i];
-        struct json *members = json_object_create();
 
+        put_name(s, group->name);
+        ds_put_char(s, '{');
         for (size_t j = group->first; j < group->end; j++) {
-            json_object_put(members, kind->counters[j],
-                            json_u64(cost_snapshot_counter(snap, class, j)));
+            put_member(s, kind->counters[j],
+                       cost_snapshot_counter(snap, class, j));
         }
-        json_object_put(counters, group->name, members);
+        ds_put_char(s, '}');
     }
-    json_object_put(json, "counters", counters);
+    ds_put_char(s, '}');
 
     if (report->derived_to_json) {
         struct json *derived = json_object_create();
 
         report->derived_to_json(snap, class, derived);
-        json_object_put(json, "derived", derived);
+        put_name(s, "derived");
+        put_json(s, derived);
     }
 }
 
-/* Adds to 'json' what there is in 'snap', with its classes. */
-static void
-total_to_json(const struct request *request, const struct cost_snapshot *snap,
-              struct json *json)
-{
-    struct json *classes = json_array_create_empty();
+/* A part of a text that may be wanted again: there is often a single class, a
+ * single thread or a single account, with the same numbers as all together. */
+struct part {
+    size_t start;
+    size_t n;
+};
 
-    snapshot_to_json(request, snap, request->class, json);
+/* Appends 'part' of 's' to it once more. */
+static void
+put_part(struct ds *s, const struct part *part)
+{
+    char *p = ds_put_uninit(s, part->n);
+
+    memcpy(p, &s->string[part->start], part->n);
+}
+
+/* Returns the part of 's' from 'start' on. */
+static struct part
+get_part(const struct ds *s, size_t start)
+{
+    return (struct part) { start, s->length - start };
+}
+
+/* Returns the number of classes that 'snap' has anything of. */
+static size_t
+count_classes(const struct cost_snapshot *snap)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < snap->kind->n_classes; i++) {
+        n += snap->classes[i] != NULL;
+    }
+    return n;
+}
+
+/* Appends members with what there is in 'snap', and with its classes, and
+ * returns that part.  The part of it that put_json_snapshot() has made of
+ * 'snap' is stored in '*allp'. */
+static struct part
+put_json_total(struct ds *s, const struct cost_report *report,
+               const struct request *request,
+               const struct cost_snapshot *snap, struct part *allp)
+{
+    bool one_class = (request->class == COST_ALL_CLASSES
+                      && count_classes(snap) == 1);
+    struct part all;
+
+    /* Nothing may depend on what comes before it. */
+    put_comma(s);
+    all.start = s->length;
+    put_json_snapshot(s, report, request, snap, request->class);
+    all = get_part(s, all.start);
+
+    put_name(s, "classes");
+    ds_put_char(s, '[');
     for (size_t i = 0; i < snap->kind->n_classes; i++) {
         if (snap->classes[i]
             && (request->class == COST_ALL_CLASSES || request->class == i)) {
-            struct json *class = json_object_create();
             struct ds name = DS_EMPTY_INITIALIZER;
 
             snap->kind->format_class(i, &name);
-            json_object_put_string(class, "name", ds_cstr(&name));
-            snapshot_to_json(request, snap, i, class);
-            json_array_add(classes, class);
+            put_comma(s);
+            ds_put_char(s, '{');
+            put_string_member(s, "name", ds_cstr(&name));
+            ds_put_char(s, ',');
+            if (one_class) {
+                put_part(s, &all);
+            } else {
+                put_json_snapshot(s, report, request, snap, i);
+            }
+            ds_put_char(s, '}');
             ds_destroy(&name);
         }
     }
-    json_object_put(json, "classes", classes);
+    ds_put_char(s, ']');
+    *allp = all;
+    return get_part(s, all.start);
 }
 
-/* Returns what identifies 'account', as a JSON object. */
-static struct json *
-account_header_to_json(const struct cost_account_snapshot *account)
+/* Appends members with what identifies 'account'. */
+static void
+put_json_account_header(struct ds *s,
+                        const struct cost_account_snapshot *account)
 {
-    struct json *json = json_object_create();
-
-    json_object_put_string(json, "name", account->name);
-    json_object_put_string(json, "kind", account->kind->name);
+    put_string_member(s, "name", account->name);
+    put_string_member(s, "kind", account->kind->name);
     if (account->datapath) {
-        json_object_put_string(json, "datapath", account->datapath);
+        put_string_member(s, "datapath", account->datapath);
     }
-    json_object_put(json, "since_us", json_integer_create(account->since_us));
-    return json;
+    put_member(s, "since_us", account->since_us);
 }
 
-static struct json *
-account_to_json(const struct request *request,
-                const struct cost_account_snapshot *account)
+/* Appends 'account'.  Returns the part that put_json_total() has made of its
+ * total. */
+static struct part
+put_json_account(struct ds *s, const struct cost_report *report,
+                 const struct request *request,
+                 const struct cost_account_snapshot *account)
 {
-    struct json *json = account_header_to_json(account);
+    struct part total, all;
+    size_t n_threads = 0;
 
-    total_to_json(request, &account->total, json);
+    for (size_t i = 0; i < account->n_threads; i++) {
+        n_threads += !snapshot_is_empty(&account->threads[i]);
+    }
+
+    ds_put_char(s, '{');
+    put_json_account_header(s, account);
+    total = put_json_total(s, report, request, &account->total, &all);
     if (request->threads) {
-        struct json *threads = json_array_create_empty();
-
+        put_name(s, "threads");
+        ds_put_char(s, '[');
         for (size_t i = 0; i < account->n_threads; i++) {
             const struct cost_snapshot *snap = &account->threads[i];
 
             if (!snapshot_is_empty(snap)) {
-                struct json *thread = json_object_create();
-
-                json_object_put_string(thread, "name", snap->thread);
-                snapshot_to_json(request, snap, request->class, thread);
-                json_array_add(threads, thread);
+                put_comma(s);
+                ds_put_char(s, '{');
+                put_string_member(s, "name", snap->thread);
+                ds_put_char(s, ',');
+                if (n_threads == 1) {
+                    put_part(s, &all);
+                } else {
+                    put_json_snapshot(s, report, request, snap,
+                                      request->class);
+                }
+                ds_put_char(s, '}');
             }
         }
-        json_object_put(json, "threads", threads);
+        ds_put_char(s, ']');
     }
-    return json;
+    ds_put_char(s, '}');
+    return total;
 }
 
-/* Returns 'sum', of accounts, as JSON. */
-static struct json *
-sum_to_json(const struct request *request, const struct cost_sum *sum)
+/* Appends 'sum', of accounts.  'only', if it is not empty, is the part that is
+ * the total of the only one. */
+static void
+put_json_sum(struct ds *s, const struct cost_report *report,
+             const struct request *request, const struct cost_sum *sum,
+             const struct part *only)
 {
-    struct json *json = json_object_create();
+    struct part all;
 
-    json_object_put_string(json, "kind", sum->kind->name);
-    json_object_put(json, "accounts", json_u64(sum->n_accounts));
-    json_object_put(json, "since_us", json_integer_create(sum->since_us));
-    total_to_json(request, &sum->total, json);
-    return json;
+    put_comma(s);
+    ds_put_char(s, '{');
+    put_string_member(s, "kind", sum->kind->name);
+    put_member(s, "accounts", sum->n_accounts);
+    put_member(s, "since_us", sum->since_us);
+    if (only->n) {
+        ds_put_char(s, ',');
+        put_part(s, only);
+    } else {
+        put_json_total(s, report, request, &sum->total, &all);
+    }
+    ds_put_char(s, '}');
 }
 
 /* Returns what every reply in JSON to PREFIX/COMMAND has. */
@@ -864,42 +1070,45 @@ put_slow_event(struct ds *s, const struct cost_report *report,
     free(when);
 }
 
-static struct json *
-slow_event_to_json(const struct cost_report *report,
-                   const struct cost_account_snapshot *account,
-                   const struct cost_slow_event *event)
+static void
+put_json_slow_event(struct ds *s, const struct cost_report *report,
+                    const struct cost_account_snapshot *account,
+                    const struct cost_slow_event *event)
 {
     const struct cost_kind *kind = account->kind;
     struct json *details = json_object_create();
-    struct json *numbers = json_object_create();
-    struct json *stages = json_object_create();
-    struct json *json = json_object_create();
     struct ds class = DS_EMPTY_INITIALIZER;
 
     kind->format_class(event->class, &class);
-    json_object_put(json, "total_ns", json_u64(event->total_ns));
-    json_object_put(json, "excluded_ns", json_u64(event->excluded_ns));
-    json_object_put(json, "time_us", json_integer_create(event->when_us));
-    json_object_put_string(json, "thread", event->thread);
-    json_object_put_string(json, "class", ds_cstr(&class));
+    ds_put_char(s, '{');
+    put_member(s, "total_ns", event->total_ns);
+    put_member(s, "excluded_ns", event->excluded_ns);
+    put_member(s, "time_us", event->when_us);
+    put_string_member(s, "thread", event->thread);
+    put_string_member(s, "class", ds_cstr(&class));
     ds_destroy(&class);
 
-    for (size_t i = 0; i < kind->n_stages - 1; i++) {
-        if (event->marked & (1u << i)) {
-            json_object_put(stage_is_number(kind, i) ? numbers : stages,
-                            kind->stages[i], json_u64(event->stages[i]));
+    for (int numbers = 0; numbers < 2; numbers++) {
+        put_name(s, numbers ? "numbers" : "stages_ns");
+        ds_put_char(s, '{');
+        for (size_t i = 0; i < kind->n_stages - 1; i++) {
+            if (event->marked & (1u << i)
+                && stage_is_number(kind, i) == numbers) {
+                put_member(s, kind->stages[i], event->stages[i]);
+            }
         }
+        ds_put_char(s, '}');
     }
-    json_object_put(json, "stages_ns", stages);
-    json_object_put(json, "numbers", numbers);
     report->details_to_json(account->name, event->details, details);
-    json_object_put(json, "details", details);
-    return json;
+    put_name(s, "details");
+    put_json(s, details);
+    ds_put_char(s, '}');
 }
 
 /* Appends the slowest events of 'account' to 's'. */
 static void
-put_slowest(struct ds *s, const struct request *request,
+put_slowest(struct ds *s, const struct cost_report *report,
+            const struct request *request,
             const struct cost_account_snapshot *account)
 {
     size_t n = MIN(request->n_slowest, account->total.n_slowest);
@@ -910,29 +1119,31 @@ put_slowest(struct ds *s, const struct request *request,
     ds_put_format(s, " in %.1f s\n", account->elapsed_ms / 1000.0);
     for (size_t i = 0; i < n; i++) {
         ds_put_format(s, "%3"PRIuSIZE". ", i + 1);
-        put_slow_event(s, request->report, account,
+        put_slow_event(s, report, account,
                        &account->total.slowest[i]);
     }
 }
 
-/* Returns the slowest events of 'account' as JSON. */
-static struct json *
-slowest_to_json(const struct request *request,
-                const struct cost_account_snapshot *account)
+/* Appends the slowest events of 'account' in JSON. */
+static void
+put_json_slowest(struct ds *s, const struct cost_report *report,
+                 const struct request *request,
+                 const struct cost_account_snapshot *account)
 {
-    struct json *json = account_header_to_json(account);
-    struct json *array = json_array_create_empty();
     size_t n = MIN(request->n_slowest, account->total.n_slowest);
 
-    json_object_put(json, "events",
-                    json_u64(cost_snapshot_count(&account->total,
-                                                 COST_ALL_CLASSES)));
+    ds_put_char(s, '{');
+    put_json_account_header(s, account);
+    put_member(s, "events",
+               cost_snapshot_count(&account->total, COST_ALL_CLASSES));
+    put_name(s, "slowest");
+    ds_put_char(s, '[');
     for (size_t i = 0; i < n; i++) {
-        json_array_add(array, slow_event_to_json(request->report, account,
-                                                 &account->total.slowest[i]));
+        put_comma(s);
+        put_json_slow_event(s, report, account,
+                            &account->total.slowest[i]);
     }
-    json_object_put(json, "slowest", array);
-    return json;
+    ds_put_cstr(s, "]}");
 }
 
 /* Output. */
@@ -953,8 +1164,8 @@ output_fail(struct output *output, const char *action, int error)
                                      action, ovs_strerror(error));
 }
 
-/* Starts 'output' of 'request' to 'reply'. */
-static void
+/* Starts 'output' of 'request' to 'reply'.  Returns false if that fails. */
+static bool
 output_start(struct output *output, const struct request *request,
              struct unixctl_worker_reply *reply)
 {
@@ -965,18 +1176,18 @@ output_start(struct output *output, const struct request *request,
     output->temporary = NULL;
     output->fd = -1;
     if (!output->file) {
-        return;
+        return true;
     }
 
     if (!lstat(output->file, &st)) {
         if (!S_ISREG(st.st_mode)) {
             reply->error = xasprintf("%s: is not a regular file",
                                      output->file);
-            return;
+            return false;
         }
     } else if (errno != ENOENT) {
         output_fail(output, "write", errno);
-        return;
+        return false;
     }
 
     output->temporary = xasprintf("%s.%ld.tmp", output->file,
@@ -989,6 +1200,7 @@ output_start(struct output *output, const struct request *request,
     } else {
         fatal_signal_add_file_to_unlink(output->temporary);
     }
+    return output->fd >= 0;
 }
 
 /* Takes what has been appended to the reply's body of 'output'.  Returns false
@@ -1021,10 +1233,11 @@ output_flush(struct output *output)
     return !output->reply->error;
 }
 
-/* Ends 'output', of which everything has been flushed. */
+/* Ends 'output'. */
 static void
 output_finish(struct output *output)
 {
+    output_flush(output);
     if (output->fd >= 0) {
         if (close(output->fd) && !output->reply->error) {
             output_fail(output, "write", errno);
@@ -1046,6 +1259,7 @@ output_finish(struct output *output)
 static void
 request_destroy(struct request *request)
 {
+    free(request->reports);
     free(request->file);
     free(request->name);
     free(request);
@@ -1107,37 +1321,28 @@ sort_accounts(const struct cost_accounts *all)
     return sorted;
 }
 
-/* Appends 'json' to 's', and destroys it. */
-static void
-put_json(struct ds *s, struct json *json)
-{
-    json_to_ds(json, JSSF_SORT, s);
-    json_destroy(json);
-}
-
 /* Appends the 'n' 'sums' to 's', as the member 'name' of an object, except
- * those of no account if 'skip_empty'. */
+ * those of no account if 'skip_empty'.  'only' has a part for each of them,
+ * see put_json_sum(). */
 static void
-put_sums(struct ds *s, const struct request *request, const char *name,
-         const struct cost_sum *sums, size_t n, bool skip_empty)
+put_sums(struct ds *s, const struct cost_report *report,
+         const struct request *request, const char *name,
+         const struct cost_sum *sums, const struct part *only, size_t n,
+         bool skip_empty)
 {
-    bool first = true;
-
-    ds_put_format(s, ",\"%s\":[", name);
+    put_name(s, name);
+    ds_put_char(s, '[');
     for (size_t i = 0; i < n; i++) {
         if (sums[i].n_accounts || !skip_empty) {
-            if (!first) {
-                ds_put_char(s, ',');
-            }
-            put_json(s, sum_to_json(request, &sums[i]));
-            first = false;
+            put_json_sum(s, report, request, &sums[i], &only[i]);
         }
     }
     ds_put_char(s, ']');
 }
 
-/* Adds 'account' to the one of the 'n' 'sums' that is for its kind. */
-static void
+/* Adds 'account' to the one of the 'n' 'sums' that is for its kind.  Returns
+ * its index. */
+static size_t
 add_to_sum(struct cost_sum *sums, size_t n,
            const struct cost_account_snapshot *account)
 {
@@ -1148,16 +1353,17 @@ add_to_sum(struct cost_sum *sums, size_t n,
                 sums[i].since_us = MAX(sums[i].since_us, account->since_us);
             }
             cost_snapshot_merge(&sums[i].total, &account->total);
+            return i;
         }
     }
+    OVS_NOT_REACHED();
 }
 
 /* Appends to 's' what comes before the accounts in JSON. */
 static void
-put_json_start(struct ds *s, const struct request *request,
-               const char *command)
+put_json_start(struct ds *s, const struct cost_report *report,
+               const struct request *request, const char *command)
 {
-    const struct cost_report *report = request->report;
     struct json *json = cost_report_json_header(report->prefix, command,
                                                 report->kinds[0]->config);
 
@@ -1173,25 +1379,21 @@ put_json_start(struct ds *s, const struct request *request,
     }
     put_json(s, json);
     ds_chomp(s, '}');
-    ds_put_cstr(s, ",\"accounts\":[");
+    put_name(s, "accounts");
+    ds_put_char(s, '[');
 }
 
-/* Makes the 'reply' to 'request', for PREFIX/COMMAND.  'put_text' and
- * 'to_json' are for one account.  'sums' says whether there are sums of
- * accounts as well. */
+/* Adds to 'output' what 'report' has for 'request': PREFIX/cost-slowest if
+ * 'slowest', otherwise PREFIX/cost-show. */
 static void
-report_accounts(const struct request *request, const char *command, bool sums,
-                void (*put_text)(struct ds *, const struct request *,
-                                 const struct cost_account_snapshot *),
-                struct json *(*to_json)(const struct request *,
-                                        const struct cost_account_snapshot *),
-                struct unixctl_worker_reply *reply)
+put_report(struct output *output, const struct cost_report *report,
+           const struct request *request, bool slowest)
 {
-    const struct cost_report *report = request->report;
+    struct unixctl_worker_reply *reply = output->reply;
     struct sorted_account *sorted;
     struct ds *s = &reply->body;
     struct cost_accounts all;
-    struct output output;
+    struct part *only;
     size_t n_totals;
     size_t n_shown;
 
@@ -1202,62 +1404,82 @@ report_accounts(const struct request *request, const char *command, bool sums,
         return;
     }
 
-    n_totals = reply->json && sums ? all.n_kinds : 0;
+    n_totals = reply->json && !slowest ? all.n_kinds : 0;
+    only = xcalloc(2 * n_totals, sizeof *only);
     for (size_t i = 0; i < n_totals; i++) {
         all.totals[i].n_accounts = all.deleted[i].n_accounts;
         cost_snapshot_merge(&all.totals[i].total, &all.deleted[i].total);
     }
 
-    output_start(&output, request, reply);
     sorted = sort_accounts(&all);
     n_shown = MIN(all.n, request->n_accounts);
     if (reply->json) {
-        put_json_start(s, request, command);
+        put_json_start(s, report, request,
+                       slowest ? "cost-slowest" : "cost-show");
     }
     for (size_t i = 0; (i < (n_totals ? all.n : n_shown)
-                        && output_flush(&output)); i++) {
+                        && output_flush(output)); i++) {
         struct cost_account_snapshot account;
 
+        struct part total = { 0, 0 };
+
         cost_account_read(sorted[i].account, &account);
-        if (i < n_shown) {
-            if (reply->json) {
-                if (i) {
-                    ds_put_char(s, ',');
-                }
-                put_json(s, to_json(request, &account));
+        if (i < n_shown && reply->json) {
+            if (i) {
+                ds_put_char(s, ',');
+            }
+            if (slowest) {
+                put_json_slowest(s, report, request, &account);
             } else {
-                put_text(s, request, &account);
+                total = put_json_account(s, report, request, &account);
+            }
+        } else if (i < n_shown) {
+            if (slowest) {
+                put_slowest(s, report, request, &account);
+            } else {
+                put_account(s, report, request, &account);
             }
         }
-        add_to_sum(all.totals, n_totals, &account);
+        if (n_totals) {
+            size_t kind = add_to_sum(all.totals, n_totals, &account);
+
+            /* What goes to a file is not kept. */
+            only[kind] = (all.totals[kind].n_accounts == 1 && !output->file
+                          ? total : (struct part) { 0, 0 });
+        }
         cost_account_snapshot_uninit(&account);
         ovsrcu_quiesce();
     }
 
     if (reply->json) {
-        ds_put_format(s, "],\"omitted\":%"PRIuSIZE, all.n - n_shown);
+        ds_put_char(s, ']');
+        put_member(s, "omitted", all.n - n_shown);
         if (n_totals) {
-            put_sums(s, request, "deleted", all.deleted, n_totals, true);
-            put_sums(s, request, "total", all.totals, n_totals, false);
+            put_sums(s, report, request, "deleted", all.deleted,
+                     &only[n_totals], n_totals, true);
+            put_sums(s, report, request, "total", all.totals, only, n_totals,
+                     false);
         }
         ds_put_char(s, '}');
     } else {
+        size_t length;
+
         if (n_shown < all.n) {
             ds_put_cstr(s, "and ");
             put_count(s, all.n - n_shown);
             ds_put_format(s, " more %s%s (use -n to see more of them)\n",
                           report->object, all.n - n_shown == 1 ? "" : "s");
         }
-        for (size_t i = 0; sums && i < all.n_kinds; i++) {
-            put_deleted(s, request, &all.deleted[i]);
+        length = s->length;
+        for (size_t i = 0; !slowest && i < all.n_kinds; i++) {
+            put_deleted(s, report, request, &all.deleted[i]);
         }
-        if (!all.n && !s->length) {
+        if (!all.n && s->length == length) {
             ds_put_format(s, "no %s\n", report->object);
         }
     }
-    output_flush(&output);
-    output_finish(&output);
 
+    free(only);
     free(sorted);
     cost_accounts_put(&all);
 }
@@ -1266,9 +1488,43 @@ static void
 do_show(void *request_, struct unixctl_worker_reply *reply)
 {
     struct request *request = request_;
+    struct output output;
 
-    report_accounts(request, "cost-show", true, put_account, account_to_json,
-                    reply);
+    if (output_start(&output, request, reply)) {
+        put_report(&output, request->report, request, false);
+    }
+    output_finish(&output);
+    request_destroy(request);
+}
+
+static void
+do_show_all(void *request_, struct unixctl_worker_reply *reply)
+{
+    struct request *request = request_;
+    struct ds *s = &reply->body;
+    struct output output;
+
+    if (output_start(&output, request, reply) && reply->json) {
+        ds_put_cstr(s, "{\"version\":1,\"replies\":[");
+    }
+    for (size_t i = 0; i < request->n_reports && output_flush(&output); i++) {
+        const struct cost_report *report = request->reports[i];
+
+        if (reply->json && i) {
+            ds_put_char(s, ',');
+        }
+        put_report(&output, report, request, false);
+        if (reply->json && report->more_to_json) {
+            ds_put_char(s, ',');
+            put_json(s, report->more_to_json());
+        } else if (!reply->json && report->format_more) {
+            report->format_more(s);
+        }
+    }
+    if (reply->json) {
+        ds_put_cstr(s, "]}");
+    }
+    output_finish(&output);
     request_destroy(request);
 }
 
@@ -1276,9 +1532,12 @@ static void
 do_slowest(void *request_, struct unixctl_worker_reply *reply)
 {
     struct request *request = request_;
+    struct output output;
 
-    report_accounts(request, "cost-slowest", false, put_slowest,
-                    slowest_to_json, reply);
+    if (output_start(&output, request, reply)) {
+        put_report(&output, request->report, request, true);
+    }
+    output_finish(&output);
     request_destroy(request);
 }
 
@@ -1339,13 +1598,15 @@ class_from_string(const struct cost_report *report, const char *s,
 
 /* Parses 'option' into 'request'.  'arg' is what follows, or NULL, and
  * '*uses_arg' becomes true if that is its argument.  'show' says whether it
- * may be any option of PREFIX/cost-show.  Returns NULL if successful,
- * otherwise an error message that the caller must free. */
+ * may be any option of PREFIX/cost-show, or of cost/show if 'request' is for
+ * no report alone.  Returns NULL if successful, otherwise an error message
+ * that the caller must free. */
 static char *
 parse_option(struct request *request, bool show, const char *option,
              const char *arg, bool *uses_arg)
 {
     const struct cost_report *report = request->report;
+    bool class = show && report;
 
     *uses_arg = true;
     if (show && !strcmp(option, "-hist")) {
@@ -1354,7 +1615,7 @@ parse_option(struct request *request, bool show, const char *option,
     } else if (show && !strcmp(option, "-thread")) {
         request->threads = true;
         *uses_arg = false;
-    } else if (show && !strcmp(option, "-class")) {
+    } else if (class && !strcmp(option, "-class")) {
         if (request->class != COST_ALL_CLASSES) {
             return xstrdup("only one -class may be given");
         } else if (!arg) {
@@ -1377,9 +1638,9 @@ parse_option(struct request *request, bool show, const char *option,
         free(request->file);
         request->file = xstrdup(arg);
     } else {
-        return xasprintf("unknown option \"%s\" (options are %s-n N and "
-                         "-o FILE)", option,
-                         show ? "-hist, -thread, -class CLASS, " : "");
+        return xasprintf("unknown option \"%s\" (options are %s%s-n N and "
+                         "-o FILE)", option, show ? "-hist, -thread, " : "",
+                         class ? "-class CLASS, " : "");
     }
     return NULL;
 }
@@ -1437,7 +1698,53 @@ parse_request(struct request *request, bool show, int argc,
     return NULL;
 }
 
-/* Creates and returns a new request for 'report', of everything. */
+/* Adds the report that is called 'name' to those of 'request'. */
+static char *
+parse_report(struct request *request, const char *name)
+{
+    struct ds s = DS_EMPTY_INITIALIZER;
+
+    for (size_t i = 0; i < n_reports; i++) {
+        if (!strcmp(name, reports[i]->prefix)) {
+            request->reports[request->n_reports++] = reports[i];
+            return NULL;
+        }
+    }
+    ds_put_format(&s, "no report \"%s\" (there are", name);
+    for (size_t i = 0; i < n_reports; i++) {
+        ds_put_format(&s, "%s %s", i ? "," : "", reports[i]->prefix);
+    }
+    ds_put_char(&s, ')');
+    return ds_steal_cstr(&s);
+}
+
+/* Parses the arguments of cost/show.  Returns NULL if successful, otherwise an
+ * error message that the caller must free. */
+static char *
+parse_request_for_all(struct request *request, int argc, const char *argv[])
+{
+    char *error = NULL;
+
+    request->reports = xmalloc((argc + n_reports) * sizeof *reports);
+    for (int i = 1; i < argc && !error; i++) {
+        if (argv[i][0] == '-') {
+            const char *arg = i + 1 < argc ? argv[i + 1] : NULL;
+            bool uses_arg;
+
+            error = parse_option(request, true, argv[i], arg, &uses_arg);
+            i += uses_arg;
+        } else {
+            error = parse_report(request, argv[i]);
+        }
+    }
+    if (!request->n_reports) {
+        memcpy(request->reports, reports, n_reports * sizeof *reports);
+        request->n_reports = n_reports;
+    }
+    return error;
+}
+
+/* Creates and returns a new request for 'report', or NULL, of everything. */
 static struct request *
 request_create(const struct cost_report *report)
 {
@@ -1471,6 +1778,16 @@ cost_show(struct unixctl_conn *conn, int argc, const char *argv[],
     struct request *request = request_create(report);
 
     submit(conn, request, parse_request(request, true, argc, argv), do_show);
+}
+
+static void
+cost_show_all(struct unixctl_conn *conn, int argc, const char *argv[],
+              void *aux OVS_UNUSED)
+{
+    struct request *request = request_create(NULL);
+
+    submit(conn, request, parse_request_for_all(request, argc, argv),
+           do_show_all);
 }
 
 static void
@@ -1521,7 +1838,18 @@ cost_report_register(const struct cost_report *report)
 {
     if (!start_us) {
         start_us = time_wall_usec();
+        unixctl_command_register("cost/show",
+                                 "[-hist] [-thread] [-n N] [-o FILE] "
+                                 "[REPORT...]", 0, INT_MAX, cost_show_all,
+                                 NULL);
     }
+    for (size_t i = 0; i < n_reports; i++) {
+        if (reports[i] == report) {
+            return;
+        }
+    }
+    reports = xrealloc(reports, (n_reports + 1) * sizeof *reports);
+    reports[n_reports++] = report;
     register_command(report, "cost-show",
                      "[-hist] [-thread] [-class CLASS] [-n N] [-o FILE] "
                      "[--] [NAME]", INT_MAX, cost_show);

@@ -27,7 +27,8 @@ struct json;
  *
  * This is the reporting layer of lib/cost.h: the commands PREFIX/cost-show,
  * PREFIX/cost-clear and PREFIX/cost-slowest, in text and JSON, for any kind of
- * account.
+ * account, and cost/show, which has several reports in one reply: every
+ * request takes the main thread some iterations of its loop.
  *
  * The main thread only parses the commands.  The worker (see
  * unixctl-worker.h) reads one account after the other, adds it to the text,
@@ -78,6 +79,11 @@ struct cost_report {
     void (*derived_to_json)(const struct cost_snapshot *snap, size_t class,
                             struct json *object);
     void (*state_to_json)(struct json *object);
+
+    /* What cost/show has besides: the reply to another command.  May be
+     * NULL. */
+    void (*format_more)(struct ds *);
+    struct json *(*more_to_json)(void);
 };
 
 void cost_report_register(const struct cost_report *);

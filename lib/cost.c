@@ -619,12 +619,22 @@ void
 cost_snapshot_stage(const struct cost_snapshot *snap, size_t class,
                     size_t stage, struct cost_hist_snapshot *hist)
 {
-    cost_hist_snapshot_init(hist, stage_layout(snap->kind, stage));
+    bool empty = true;
+
     for (size_t i = 0; i < snap->kind->n_classes; i++) {
         if (snap->classes[i] && snap->classes[i]->stages[stage]
             && (class == COST_ALL_CLASSES || class == i)) {
-            cost_hist_snapshot_merge(hist, snap->classes[i]->stages[stage]);
+            if (empty) {
+                *hist = *snap->classes[i]->stages[stage];
+                empty = false;
+            } else {
+                cost_hist_snapshot_merge(hist,
+                                         snap->classes[i]->stages[stage]);
+            }
         }
+    }
+    if (empty) {
+        cost_hist_snapshot_init(hist, stage_layout(snap->kind, stage));
     }
 }
 
@@ -1226,25 +1236,70 @@ get_readable(struct cost_account *account, size_t *n)
     return readable;
 }
 
-/* Adds what 'data' has to 'summary'. */
+/* Stores in 'summary' what 'class' adds up to at the moment. */
 static void
-data_summarize(struct cost_data *data, struct cost_summary *summary)
+class_summarize(const struct cost_kind *kind, const struct cost_class *class,
+                struct cost_summary *summary)
 {
-    size_t last = data->kind->n_stages - 1;
-    struct cost_snapshot snap;
+    const struct cost_hist *total = class_stage(kind, class,
+                                                kind->n_stages - 1);
 
-    cost_snapshot_init(&snap, data->kind, "");
-    for (size_t i = 0; i < data_n_classes(data); i++) {
-        data_read_class(data, i, &snap);
-        if (snap.classes[i]) {
-            const struct cost_class_snapshot *class = snap.classes[i];
+    summary->n_events = summary->timed_ns = 0;
+    if (total) {
+        cost_hist_read_sum(total, &summary->n_events, &summary->timed_ns);
+    }
+    if (kind->n_tally_rows) {
+        summary->n_events = 0;
+    }
+    for (size_t i = 0; i < kind->n_tally_rows; i++) {
+        atomic_uint64_t *tally = class_tally(class, i);
 
-            summary->n_events += class->n_events;
-            summary->timed_ns += (class->stages[last]
-                                  ? class->stages[last]->sum : 0);
+        for (size_t j = 0; (tally
+                            && j <= kind->tally_layout->n_edges + TALLY_ABOVE);
+             j++) {
+            uint64_t n;
+
+            atomic_read_relaxed(&tally[j], &n);
+            summary->n_events += n;
         }
     }
-    cost_snapshot_uninit(&snap);
+}
+
+/* Adds what 'data' has of class 'idx' to 'summary'. */
+static void
+data_summarize_class(struct cost_data *data, size_t idx,
+                     struct cost_summary *summary)
+{
+    const struct cost_class *class = data_class(data, idx);
+    struct cost_summary class_summary;
+    unsigned int n_tries = 0;
+    uint32_t seq;
+
+    if (!class) {
+        return;
+    }
+    do {
+        uint32_t n_pending;
+
+        seq = data_read_begin(data, &n_tries);
+        class_summarize(data->kind, class, &class_summary);
+        atomic_read_explicit(&data->n_pending, &n_pending,
+                             memory_order_acquire);
+        for (size_t i = 0; i + 1 < n_pending;) {
+            uint64_t total_ns, head;
+
+            atomic_read_relaxed(&data->pending[i], &total_ns);
+            atomic_read_relaxed(&data->pending[i + 1], &head);
+            if (pending_class(head) == idx) {
+                class_summary.n_events++;
+                class_summary.timed_ns += total_ns;
+            }
+            i += 2 + count_1bits(pending_marked(head));
+        }
+    } while (data_read_retry(data, seq));
+
+    summary->n_events += class_summary.n_events;
+    summary->timed_ns += class_summary.timed_ns;
 }
 
 /* Stores in 'summary' what 'account' adds up to.  The calling thread must not
@@ -1271,8 +1326,10 @@ cost_account_summarize(struct cost_account *account,
     ovs_mutex_unlock(&account->mutex);
 
     for (size_t i = 0; i < n; i++) {
-        if (readable[i].data) {
-            data_summarize(readable[i].data, summary);
+        struct cost_data *data = readable[i].data;
+
+        for (size_t j = 0; data && j < data_n_classes(data); j++) {
+            data_summarize_class(data, j, summary);
         }
     }
     free(readable);

@@ -633,38 +633,52 @@ moves_to_json(const struct revalidator_cost *cost)
     return json;
 }
 
-/* "revalidator/cost-limit": what has moved the flow limits, latest first. */
+/* Appends to 's' what has moved the flow limits, latest first. */
+static void
+format_limits(struct ds *s)
+{
+    const struct revalidator_cost *cost;
+
+    ovs_mutex_lock(&moves_mutex);
+    LIST_FOR_EACH (cost, list_node, &all_costs) {
+        format_moves(cost, s);
+    }
+    ovs_mutex_unlock(&moves_mutex);
+}
+
+/* Returns the same in JSON. */
+static struct json *
+limits_to_json(void)
+{
+    struct json *json = cost_report_json_header("revalidator", "cost-limit",
+                                                &config);
+    struct json *array = json_array_create_empty();
+    const struct revalidator_cost *cost;
+
+    ovs_mutex_lock(&moves_mutex);
+    LIST_FOR_EACH (cost, list_node, &all_costs) {
+        json_array_add(array, moves_to_json(cost));
+    }
+    ovs_mutex_unlock(&moves_mutex);
+
+    json_object_put(json, "datapaths", array);
+    return json;
+}
+
+/* "revalidator/cost-limit". */
 static void
 show_limit(struct unixctl_conn *conn, int argc OVS_UNUSED,
            const char *argv[] OVS_UNUSED, void *aux OVS_UNUSED)
 {
-    bool json = (unixctl_command_get_output_format(conn)
-                 == UNIXCTL_OUTPUT_FMT_JSON);
-    struct json *array = json_array_create_empty();
-    struct ds s = DS_EMPTY_INITIALIZER;
-    struct revalidator_cost *cost;
-
-    ovs_mutex_lock(&moves_mutex);
-    LIST_FOR_EACH (cost, list_node, &all_costs) {
-        if (json) {
-            json_array_add(array, moves_to_json(cost));
-        } else {
-            format_moves(cost, &s);
-        }
-    }
-    ovs_mutex_unlock(&moves_mutex);
-
-    if (json) {
-        struct json *reply = cost_report_json_header(
-            "revalidator", "cost-limit", &config);
-
-        json_object_put(reply, "datapaths", array);
-        unixctl_command_reply_json(conn, reply);
+    if (unixctl_command_get_output_format(conn) == UNIXCTL_OUTPUT_FMT_JSON) {
+        unixctl_command_reply_json(conn, limits_to_json());
     } else {
-        json_destroy(array);
+        struct ds s = DS_EMPTY_INITIALIZER;
+
+        format_limits(&s);
         unixctl_command_reply(conn, s.length ? ds_cstr(&s) : "no datapath\n");
+        ds_destroy(&s);
     }
-    ds_destroy(&s);
 }
 
 /* Marks what the calling thread waits for in a dump. */
@@ -701,6 +715,8 @@ revalidator_cost_init(void)
                       "+scaled, +reduced, +grew, +set",
         .format_details = format_details,
         .details_to_json = details_to_json,
+        .format_more = format_limits,
+        .more_to_json = limits_to_json,
     };
 
     dump_observer_set(observe_dump);

@@ -173,8 +173,10 @@ def main() -> int:
     for name in sys.argv[2:]:
         with open(name, encoding="utf-8") as file:
             reply = json.load(file)
-        for error in (list(schema.errors(reply, schema.root))
-                      + list(sum_errors(reply))):
+        errors = list(schema.errors(reply, schema.root))
+        for part in reply.get("replies", [reply]):
+            errors += sum_errors(part)
+        for error in errors:
             print(f"{name}: {error}")
             status = 1
     return status

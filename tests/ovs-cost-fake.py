@@ -282,7 +282,7 @@ class Server(threading.Thread):
                 is_json = True
                 result: Optional[Any] = ""
             else:
-                result = self.reply(command[0]) if is_json else "not JSON"
+                result = self.reply(*command) if is_json else "not JSON"
             reply = {"id": request["id"], "result": result, "error": None}
             if result is None:
                 reply["error"] = f"\"{command[0]}\" is not a valid command"
@@ -292,8 +292,14 @@ class Server(threading.Thread):
                 return
             connection.sendall(text)
 
-    def reply(self, command: str) -> Optional[Any]:
+    def reply(self, command: str, *params: str) -> Optional[Any]:
         report, _, verb = command.partition("/")
+        if command == "cost/show":
+            replies = [self.reply(f"{name}/cost-show") for name in params
+                       if name in self.switch.accounts]
+            if "revalidator" in params:
+                replies.append(self.switch.cost_limit())
+            return {"version": 1, "replies": replies}
         if report == "upcall" and self.live:
             now = time.time()
             self.switch.run(min(now - self.switch.now_us / 1e6, 5))

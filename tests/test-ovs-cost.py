@@ -1024,8 +1024,9 @@ class TestTarget(InTemporary):
         self.assertIn((got.sources()[0], "upcall"), got.slowest)
         self.assertTrue(got.limits)
         self.assertEqual(len(got.errors), 1)
-        self.assertNotIn("upcall/cost-clear",
-                         [c[0] for c in self.server.commands])
+        self.assertEqual({c[0] for c in self.server.commands},
+                         {"set-options", "cost/show",
+                          *(f"{r}/cost-slowest" for r in model.REPORTS)})
         status, _, err = self.run_main("record", "-t", self.path("s"), "-o",
                                        path)
         self.assertEqual(status, 2)
@@ -1081,6 +1082,34 @@ class TestTarget(InTemporary):
         poller.target.command = command         # type: ignore
         self.assertEqual(poller.show("tx"), {"pid": 1})
         self.assertEqual(asked, ["64", "32", "16"])
+
+    def test_one_by_one(self) -> None:
+        """Where all reports in one reply are too long, or not known, they are
+        asked for one by one."""
+        commands: List[str] = []
+        for error in ("the reply would be longer than 2 MB",
+                      '"cost/show" is not a valid command'):
+            target = Target(self.path("s"))
+            poller = record.Poller(target, ["tx", "revalidator"], 20)
+            together = target.command
+
+            def command(name: str, *args: str) -> Any:
+                commands.append(name)
+                if name == "cost/show":
+                    raise CommandError(error)
+                return together(name, *args)
+
+            target.command = command            # type: ignore
+            commands.clear()
+            for _ in range(2):
+                self.assertEqual(
+                    [line["reply"]["command"] for line in poller.round(False)],
+                    ["cost-show", "cost-show", "cost-limit"])
+            self.assertEqual(commands.count("cost/show"), 1)
+            self.assertEqual(commands[-3:], ["tx/cost-show",
+                                             "revalidator/cost-show",
+                                             "revalidator/cost-limit"])
+            target.close()
 
 
 class TestTop(InTemporary):

@@ -27,6 +27,7 @@ class Poller:
         self.accounts = {report: accounts for report in reports}
         self.unknown: Set[Tuple[int, str]] = set()
         self.pid = 0
+        self.together = True    # All reports in one request?
 
     def _command(self, command: str, *args: str) -> Optional[Any]:
         """Returns the reply, or None if the target has no such command."""
@@ -57,16 +58,37 @@ class Poller:
                 self.accounts[report] = max(self.accounts[report] // 2,
                                             MIN_ACCOUNTS)
 
+    def _show_together(self, reports: Sequence[str],
+                       *options: str) -> Optional[List[Any]]:
+        """Returns the replies of cost/show, one request that takes the target
+        less than one for each report, or None if that does not do."""
+        if not self.together:
+            return None
+        try:
+            reply = self.target.command(
+                "cost/show", *options, "-n", str(max(self.accounts.values())),
+                *reports)
+        except CommandError:
+            # It would be too long, or it or one of the reports is unknown.
+            self.together = False
+            return None
+        replies: List[Any] = reply["replies"]
+        return replies
+
     def round(self, slowest: bool) -> List[Dict[str, Any]]:
         """Returns the lines of one round."""
         def ask(lines: List[Dict[str, Any]]) -> None:
+            replies = self._show_together(self.reports, "-hist", "-thread")
+            for reply in replies or ():
+                self._add(lines, reply)
             for report in self.reports:
-                self._add(lines, self.show(report, "-hist", "-thread"))
+                if replies is None:
+                    self._add(lines, self.show(report, "-hist", "-thread"))
                 if slowest:
                     self._add(lines, self._command(
                         f"{report}/cost-slowest", "-n",
                         str(self.accounts[report]), "16"))
-                if report == "revalidator":
+                if report == "revalidator" and replies is None:
                     self._add(lines, self._command("revalidator/cost-limit"))
         return self._guarded(ask)
 
@@ -74,8 +96,12 @@ class Poller:
               *options: str) -> List[Dict[str, Any]]:
         """Returns the lines of replies to cost-show."""
         def ask(lines: List[Dict[str, Any]]) -> None:
-            for report in reports:
-                self._add(lines, self.show(report, *options))
+            replies = self._show_together(reports, *options)
+            if replies is None:
+                replies = [self.show(report, *options) for report in reports]
+            for reply in replies:
+                if reply is not None and reply["command"] == "cost-show":
+                    self._add(lines, reply)
         return self._guarded(ask)
 
     def _guarded(self, ask: Callable[[List[Dict[str, Any]]], None]
