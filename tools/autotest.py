@@ -127,11 +127,13 @@ class Progress:
 
 class Suite:
     """The suite 'name' of the built tree 'tree', run by the command 'wrap' if
-    there is one."""
+    there is one, with programs of the directory 'path' instead of those of the
+    same name in the tree."""
 
     def __init__(self, tree: Path, name: str = "testsuite",
-                 wrap: Iterable[str] = ()):
+                 wrap: Iterable[str] = (), path: str = ""):
         self.wrap = list(wrap)
+        self.path = f"{path}:" if path else ""
         self.tree = tree.resolve()
         self.name = name
         self.script = self.tree / "tests" / name
@@ -177,7 +179,7 @@ class Suite:
         wait = os.environ.get("OVS_CTL_TIMEOUT", "30")
         return self.wrap + [
             "/bin/bash", f"./tests/{self.name}", "-C", "tests",
-            "AUTOTEST_PATH=" + path.stdout.splitlines()[-1],
+            f"AUTOTEST_PATH={self.path}{path.stdout.splitlines()[-1]}",
             "OVS_CTL_TIMEOUT=" + wait]
 
     def tests(self) -> Dict[Key, Test]:
