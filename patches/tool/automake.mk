@@ -17,6 +17,7 @@ TESTSUITE_AT += \
 
 # Documentation.
 DOC_SOURCE += \
+	Documentation/intro/install/ovs-cost.rst \
 	Documentation/topics/cost-json.rst \
 	Documentation/topics/ovs-cost.rst
 
