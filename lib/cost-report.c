@@ -1420,7 +1420,6 @@ put_report(struct output *output, const struct cost_report *report,
     for (size_t i = 0; (i < (n_totals ? all.n : n_shown)
                         && output_flush(output)); i++) {
         struct cost_account_snapshot account;
-
         struct part total = { 0, 0 };
 
         cost_account_read(sorted[i].account, &account);
