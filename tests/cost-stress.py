@@ -12,12 +12,14 @@ receive to port "sink" and others.  That many CHANGES are made.
 
 from __future__ import annotations
 
+import fcntl
 import random
 import re
 import socket
 import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 from typing import Any, Callable, Dict, List
@@ -45,6 +47,7 @@ class Stress:
     def __init__(self, ports: List[str]) -> None:
         self.ports = ports
         self.switch = self.connect()
+        self.senders: List[socket.socket] = []
         self.over = threading.Event()
         self.errors: List[str] = []
 
@@ -84,6 +87,7 @@ class Stress:
         sender = socket.socket(socket.AF_UNIX)
         sender.connect("%s.sock" % port)
         sender.settimeout(TIMEOUT)
+        self.senders.append(sender)
         state = {"number": 0}
 
         def feed() -> None:
@@ -193,6 +197,16 @@ class Stress:
 
     # Sums.
 
+    def drain(self) -> None:
+        """Waits until the ports have taken all packets from their sockets."""
+        deadline = time.monotonic() + TIMEOUT
+        while any(struct.unpack("i", fcntl.ioctl(sender, termios.TIOCOUTQ,
+                                                 bytes(4)))[0]
+                  for sender in self.senders):
+            if time.monotonic() > deadline:
+                sys.exit("the ports do not take their packets")
+            time.sleep(0.1)
+
     def n_received(self) -> int:
         """Returns how many packets the ports have received."""
         n = 0
@@ -209,17 +223,17 @@ class Stress:
                                        name)["accounts"]
         return account
 
-    def wait(self, received: int) -> None:
-        """Waits until all packets have been handled that ports have received
-        since they had received that many.  Each was sent to the sink, unless
-        its upcall was lost."""
+    def wait(self, received: int, at_least: int = 0) -> None:
+        """Waits until ports have received 'at_least' so many packets since
+        they had 'received' that many, and all have been handled.  Each was
+        sent to the sink, unless its upcall was lost."""
         deadline = time.monotonic() + TIMEOUT
         while True:
             before = self.n_received()
             lost = sum(self.account("upcall", DATAPATH)
                        ["counters"]["lost"].values())
             sent = self.account("tx", "sink")["stages"]["packets"]["sum"]
-            if sent + lost == before - received == \
+            if at_least <= sent + lost == before - received == \
                     self.n_received() - received:
                 return
             if time.monotonic() > deadline:
@@ -233,6 +247,7 @@ def main(n_changes: int, ports: List[str]) -> None:
     feeders = [stress.feeder(port) for port in ports]
     stress.run(feeders + [stress.reader(), stress.reader(), stress.clearer()],
                n_changes)
+    stress.drain()
     stress.wait(0)
 
     # From here on, nothing else happens.
@@ -241,9 +256,7 @@ def main(n_changes: int, ports: List[str]) -> None:
     received = stress.n_received()
     for feed in feeders:
         feed()
-    while stress.n_received() != received + 20 * len(ports):
-        time.sleep(0.1)
-    stress.wait(received)
+    stress.wait(received, 20 * len(ports))
     upcalls = stress.account("upcall", DATAPATH)
     print("%d upcalls, %d lost" % (upcalls["events"],
                                    sum(upcalls["counters"]["lost"].values())))
