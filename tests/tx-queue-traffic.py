@@ -114,18 +114,31 @@ class Traffic:
     def has_room(self):
         return self.under_way + self.n_segments <= self.max_under_way
 
+    def send_one(self, flow):
+        """Sends a packet of 'flow'."""
+        number = self.n_sent[flow]
+        self.source.send(
+            make_packet(flow, number) if self.n_segments == 1
+            else make_tso_packet(flow, number, self.n_segments))
+        self.n_sent[flow] += self.n_segments
+        self.under_way += self.n_segments
+
+    def start(self):
+        """Sends a packet of each flow, one after another.  If the first
+        upcalls of two PMD threads were at the same time, one would be lost:
+        see fat_rwlock_tryrdlock()."""
+        for flow in range(self.n_flows):
+            self.send_one(flow)
+            self.moved = time.monotonic()
+            while self.under_way:
+                self.wait()
+
     def send(self):
         """Sends some packets, often only one, sometimes many."""
         for _ in range(self.rng.choice((1, 1, 2, 5, BATCH))):
             if not self.has_room():
                 break
-            flow = self.rng.randrange(self.n_flows)
-            number = self.n_sent[flow]
-            self.source.send(
-                make_packet(flow, number) if self.n_segments == 1
-                else make_tso_packet(flow, number, self.n_segments))
-            self.n_sent[flow] += self.n_segments
-            self.under_way += self.n_segments
+            self.send_one(self.rng.randrange(self.n_flows))
             if self.long_every and not self.rng.randrange(self.long_every):
                 packet = make_packet(flow, 1 << 63)
                 self.source.send(packet.ljust(LONG, b"x"))
@@ -226,6 +239,7 @@ def main():
     deck = []
     n_changes = 0
     traffic = Traffic(args)
+    traffic.start()
     start = next_change = time.monotonic()
     change = None
     while (time.monotonic() < start + args.seconds
