@@ -198,14 +198,32 @@ class Stress:
     # Sums.
 
     def drain(self) -> None:
-        """Waits until the ports have taken all packets from their sockets."""
+        """Waits until the ports have taken all packets from their sockets, and
+        one PMD thread, the only one from then on, from their queues."""
         deadline = time.monotonic() + TIMEOUT
+        self.vsctl("set", "Open_vSwitch", ".", "other_config:pmd-cpu-mask=1")
         while any(struct.unpack("i", fcntl.ioctl(sender, termios.TIOCOUTQ,
                                                  bytes(4)))[0]
                   for sender in self.senders):
             if time.monotonic() > deadline:
                 sys.exit("the ports do not take their packets")
             time.sleep(0.1)
+        before = -1
+        while before != (received := self.n_received()):
+            before = received
+            # Each iteration takes up to 32 of the 100 packets in a queue.
+            enough = self.n_iterations() + 10
+            while self.n_iterations() < enough:
+                if time.monotonic() > deadline:
+                    sys.exit("the PMD thread does not run")
+                time.sleep(0.01)
+
+    def n_iterations(self) -> int:
+        """Returns the number of iterations of the PMD thread."""
+        text = self.switch.command("dpif-netdev/pmd-perf-show", "-nh",
+                                   DATAPATH.partition("@")[2])["reply"]
+        iterations, = re.findall(r"^ *Iterations: +(\d+)", text, re.M)
+        return int(iterations)
 
     def n_received(self) -> int:
         """Returns how many packets the ports have received."""

@@ -1109,7 +1109,33 @@ class TestTarget(InTemporary):
             self.assertEqual(commands[-3:], ["tx/cost-show",
                                              "revalidator/cost-show",
                                              "revalidator/cost-limit"])
+            # Another process may know it.
+            poller.pid += 1
+            poller.round(False)
+            poller.round(False)
+            self.assertEqual(commands.count("cost/show"), 2)
             target.close()
+
+    def test_busy(self) -> None:
+        """A target that has too many requests is asked again, all at once."""
+        target = Target(self.path("s"))
+        poller = record.Poller(target, ["tx", "upcall"], 20)
+        commands: List[str] = []
+        busy = "8 commands such as this one are in progress, try again"
+        together = target.command
+
+        def command(name: str, *args: str) -> Any:
+            commands.append(name)
+            if len(commands) == 1:
+                raise CommandError(busy)
+            return together(name, *args)
+
+        target.command = command                # type: ignore
+        line, = poller.round(False)
+        self.assertEqual(line["error"], busy)
+        self.assertEqual(len(poller.round(False)), 2)
+        self.assertEqual(commands, ["cost/show"] * 2)
+        target.close()
 
 
 class TestTop(InTemporary):

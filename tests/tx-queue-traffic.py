@@ -138,7 +138,8 @@ class Traffic:
         for _ in range(self.rng.choice((1, 1, 2, 5, BATCH))):
             if not self.has_room():
                 break
-            self.send_one(self.rng.randrange(self.n_flows))
+            flow = self.rng.randrange(self.n_flows)
+            self.send_one(flow)
             if self.long_every and not self.rng.randrange(self.long_every):
                 packet = make_packet(flow, 1 << 63)
                 self.source.send(packet.ljust(LONG, b"x"))

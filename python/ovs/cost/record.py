@@ -41,6 +41,8 @@ class Poller:
             self.unknown.add((self.pid, command))
             return None
         if isinstance(reply, dict) and "pid" in reply:
+            if self.pid not in (0, reply["pid"]):
+                self.together = True    # It may be another version.
             self.pid = reply["pid"]
         return reply
 
@@ -61,15 +63,18 @@ class Poller:
     def _show_together(self, reports: Sequence[str],
                        *options: str) -> Optional[List[Any]]:
         """Returns the replies of cost/show, one request that takes the target
-        less than one for each report, or None if that does not do."""
+        less than one for each report, or None if it, or one of the reports, is
+        unknown, or the reply would be too long."""
         if not self.together:
             return None
         try:
             reply = self.target.command(
                 "cost/show", *options, "-n", str(max(self.accounts.values())),
                 *reports)
-        except CommandError:
-            # It would be too long, or it or one of the reports is unknown.
+        except CommandError as e:
+            if not (is_unknown(e) or "would be longer" in str(e)
+                    or str(e).startswith("no report")):
+                raise
             self.together = False
             return None
         replies: List[Any] = reply["replies"]
