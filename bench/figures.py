@@ -5,8 +5,9 @@
 Between the lines "figures: NAME" and "end of figures", as comments of
 reStructuredText or Markdown, a file has the table of bench/results/NAME.json,
 as "bench/run ... NAME --json FILE" has written it, and what that was measured
-with.  Whatever else is there, is replaced.  With --check, says which files
-that would change, and changes nothing.
+with.  NAME may have a suffix, as in "flood-all", for another run.  Whatever
+else is there, is replaced.  With --check, says which files that would change,
+and changes nothing.
 """
 
 from __future__ import annotations
@@ -122,13 +123,14 @@ def provenance(name: str, data: Dict[str, Dict]) -> str:
 def make(name: str, markdown: bool) -> str:
     """Returns what the block 'name' has to be."""
     path = RESULTS / f"{name}.json"
-    if name not in TABLES:
+    benchmark = name.partition("-")[0]
+    if benchmark not in TABLES:
         raise Failure(f"there are no figures '{name}'; there are "
                       + ", ".join(TABLES))
     if not path.exists():
         raise Failure(f"there is no {path.relative_to(TOP)}")
     data = json.loads(path.read_text())
-    table = TABLES[name](data["results"][name])
+    table = TABLES[benchmark](data["results"][benchmark])
     text = provenance(name, data)
     return ("\n" + (table.markdown() if markdown else table.rst()) + "\n"
             + (text.replace("``", "`") if markdown else text) + "\n")

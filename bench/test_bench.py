@@ -178,7 +178,8 @@ class Figures(unittest.TestCase):
     def replace(self, name: str, text: str) -> str:
         with tempfile.TemporaryDirectory() as directory:
             results = Path(directory)
-            (results / "upcalls.json").write_text(json.dumps(self.RESULT))
+            for run in "upcalls", "upcalls-2":
+                (results / f"{run}.json").write_text(json.dumps(self.RESULT))
             with mock.patch.object(figures, "RESULTS", results), \
                     mock.patch.object(figures, "TOP", results):
                 return figures.replace(results / name, text)
@@ -187,7 +188,7 @@ class Figures(unittest.TestCase):
         for name, begin, end, row in (
                 ("x.md", "<!-- figures: upcalls -->",
                  "<!-- end of figures -->", f"| {' | '.join(self.CELLS)} |"),
-                ("x.rst", ".. figures: upcalls", ".. end of figures", "")):
+                ("x.rst", ".. figures: upcalls-2", ".. end of figures", "")):
             old = f"one\n\n{begin}\nOld.\n{end}\n\ntwo\n"
             new = self.replace(name, old)
             lines = new.splitlines()
