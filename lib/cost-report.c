@@ -552,13 +552,6 @@ put_json(struct ds *s, struct json *json)
     json_destroy(json);
 }
 
-/* Appends 'string' to 's', quoted. */
-static void
-put_json_string(struct ds *s, const char *string)
-{
-    json_string_escape(string, s);
-}
-
 static void
 put_decimal(struct ds *s, uint64_t n)
 {
@@ -675,7 +668,7 @@ static void
 put_string_member(struct ds *s, const char *name, const char *string)
 {
     put_name(s, name);
-    put_json_string(s, string);
+    json_string_escape(string, s);
 }
 
 /* Appends the histogram as a JSON object with the fields of OTLP's
@@ -980,8 +973,8 @@ put_json_account(struct ds *s, const struct cost_report *report,
     return total;
 }
 
-/* Appends 'sum', of accounts.  'only', if it is not empty, is the part that is
- * the total of the only one. */
+/* Appends 'sum', of accounts.  'only', unless it is NULL or empty, is the part
+ * that is the total of the only one. */
 static void
 put_json_sum(struct ds *s, const struct cost_report *report,
              const struct request *request, const struct cost_sum *sum,
@@ -994,7 +987,7 @@ put_json_sum(struct ds *s, const struct cost_report *report,
     put_string_member(s, "kind", sum->kind->name);
     put_member(s, "accounts", sum->n_accounts);
     put_member(s, "since_us", sum->since_us);
-    if (only->n) {
+    if (only && only->n) {
         ds_put_char(s, ',');
         put_part(s, only);
     } else {
@@ -1322,8 +1315,8 @@ sort_accounts(const struct cost_accounts *all)
 }
 
 /* Appends the 'n' 'sums' to 's', as the member 'name' of an object, except
- * those of no account if 'skip_empty'.  'only' has a part for each of them,
- * see put_json_sum(). */
+ * those of no account if 'skip_empty'.  'only' has a part for each of them, or
+ * is NULL, see put_json_sum(). */
 static void
 put_sums(struct ds *s, const struct cost_report *report,
          const struct request *request, const char *name,
@@ -1334,7 +1327,8 @@ put_sums(struct ds *s, const struct cost_report *report,
     ds_put_char(s, '[');
     for (size_t i = 0; i < n; i++) {
         if (sums[i].n_accounts || !skip_empty) {
-            put_json_sum(s, report, request, &sums[i], &only[i]);
+            put_json_sum(s, report, request, &sums[i],
+                         only ? &only[i] : NULL);
         }
     }
     ds_put_char(s, ']');
@@ -1405,7 +1399,7 @@ put_report(struct output *output, const struct cost_report *report,
     }
 
     n_totals = reply->json && !slowest ? all.n_kinds : 0;
-    only = xcalloc(2 * n_totals, sizeof *only);
+    only = xcalloc(n_totals, sizeof *only);
     for (size_t i = 0; i < n_totals; i++) {
         all.totals[i].n_accounts = all.deleted[i].n_accounts;
         cost_snapshot_merge(&all.totals[i].total, &all.deleted[i].total);
@@ -1454,8 +1448,8 @@ put_report(struct output *output, const struct cost_report *report,
         ds_put_char(s, ']');
         put_member(s, "omitted", all.n - n_shown);
         if (n_totals) {
-            put_sums(s, report, request, "deleted", all.deleted,
-                     &only[n_totals], n_totals, true);
+            put_sums(s, report, request, "deleted", all.deleted, NULL,
+                     n_totals, true);
             put_sums(s, report, request, "total", all.totals, only, n_totals,
                      false);
         }
@@ -1484,16 +1478,28 @@ put_report(struct output *output, const struct cost_report *report,
 }
 
 static void
-do_show(void *request_, struct unixctl_worker_reply *reply)
+reply_report(struct request *request, bool slowest,
+             struct unixctl_worker_reply *reply)
 {
-    struct request *request = request_;
     struct output output;
 
     if (output_start(&output, request, reply)) {
-        put_report(&output, request->report, request, false);
+        put_report(&output, request->report, request, slowest);
     }
     output_finish(&output);
     request_destroy(request);
+}
+
+static void
+do_show(void *request, struct unixctl_worker_reply *reply)
+{
+    reply_report(request, false, reply);
+}
+
+static void
+do_slowest(void *request, struct unixctl_worker_reply *reply)
+{
+    reply_report(request, true, reply);
 }
 
 static void
@@ -1522,19 +1528,6 @@ do_show_all(void *request_, struct unixctl_worker_reply *reply)
     }
     if (reply->json) {
         ds_put_cstr(s, "]}");
-    }
-    output_finish(&output);
-    request_destroy(request);
-}
-
-static void
-do_slowest(void *request_, struct unixctl_worker_reply *reply)
-{
-    struct request *request = request_;
-    struct output output;
-
-    if (output_start(&output, request, reply)) {
-        put_report(&output, request->report, request, true);
     }
     output_finish(&output);
     request_destroy(request);

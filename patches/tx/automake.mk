@@ -16,10 +16,11 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/tx-cost.c \
 	lib/tx-cost.h
 
-# Autotest files of tests/testsuite and of tests/system-dpdk-testsuite.
+# tests/ovstest.
 tests_ovstest_SOURCES += \
 	tests/test-tx-cost.c
 
+# Autotest files of tests/testsuite and of tests/system-dpdk-testsuite.
 TESTSUITE_AT += \
 	tests/tx-cost.at
 SYSTEM_DPDK_TESTSUITE_AT += \

@@ -10,7 +10,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from ovs.cost import text
 from ovs.cost.recording import Writer
-from ovs.cost.target import CommandError, Target, TargetError, is_unknown
+from ovs.cost.target import (CommandError, Target, TargetError,
+                             is_too_long, is_unknown)
 
 SLOWEST_INTERVAL = 30.0         # Seconds between those of cost-slowest.
 MIN_ACCOUNTS = 1
@@ -54,7 +55,7 @@ class Poller:
                 return self._command(f"{report}/cost-show", *options, "-n",
                                      str(self.accounts[report]))
             except CommandError as e:
-                if ("would be longer" not in str(e)
+                if (not is_too_long(e)
                         or self.accounts[report] <= MIN_ACCOUNTS):
                     raise
                 self.accounts[report] = max(self.accounts[report] // 2,
@@ -72,7 +73,7 @@ class Poller:
                 "cost/show", *options, "-n", str(max(self.accounts.values())),
                 *reports)
         except CommandError as e:
-            if not (is_unknown(e) or "would be longer" in str(e)
+            if not (is_unknown(e) or is_too_long(e)
                     or str(e).startswith("no report")):
                 raise
             self.together = False

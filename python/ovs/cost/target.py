@@ -142,3 +142,8 @@ class Target:
 def is_unknown(error: CommandError) -> bool:
     """Returns true if the target does not have the command."""
     return "is not a valid command" in str(error)
+
+
+def is_too_long(error: CommandError) -> bool:
+    """Returns true if the reply would have been too long."""
+    return "would be longer" in str(error)
