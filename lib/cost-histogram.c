@@ -195,6 +195,17 @@ cost_hist_read_sum(const struct cost_hist *hist_, uint64_t *count,
     }
 }
 
+/* Returns the bucket of 'snap' that 'number', in ns if it is of durations,
+ * falls into. */
+size_t
+cost_hist_snapshot_bucket(const struct cost_hist_snapshot *snap,
+                          uint64_t number)
+{
+    return (snap->layout->linear
+            ? MIN(number, snap->layout->n_edges)
+            : cost_hist_bucket(number));
+}
+
 /* Records 'n' times 'number', in ns if 'snap' is of durations. */
 void
 cost_hist_snapshot_add(struct cost_hist_snapshot *snap, uint64_t number,
@@ -215,9 +226,7 @@ cost_hist_snapshot_add(struct cost_hist_snapshot *snap, uint64_t number,
     }
     snap->min = MIN(snap->min, number);
     snap->max = MAX(snap->max, number);
-    snap->buckets[snap->layout->linear
-                  ? MIN(number, snap->layout->n_edges)
-                  : cost_hist_bucket(number)] += n;
+    snap->buckets[cost_hist_snapshot_bucket(snap, number)] += n;
 }
 
 /* Adds 'src' to 'dst', which must have the same layout.  Merging is
@@ -226,6 +235,8 @@ void
 cost_hist_snapshot_merge(struct cost_hist_snapshot *dst,
                          const struct cost_hist_snapshot *src)
 {
+    size_t last;
+
     ovs_assert(dst->layout == src->layout);
     if (!src->count) {
         return;
@@ -236,7 +247,8 @@ cost_hist_snapshot_merge(struct cost_hist_snapshot *dst,
     add_u128(&dst->sum_sq, src->sum_sq);
     dst->min = MIN(dst->min, src->min);
     dst->max = MAX(dst->max, src->max);
-    for (size_t i = 0; i <= src->layout->n_edges; i++) {
+    last = cost_hist_snapshot_bucket(src, src->max);
+    for (size_t i = cost_hist_snapshot_bucket(src, src->min); i <= last; i++) {
         dst->buckets[i] += src->buckets[i];
     }
 }
@@ -296,7 +308,8 @@ percentile_bucket(const struct cost_hist_snapshot *snap, double percent)
     if (rank >= snap->count) {
         return snap->layout->n_edges;
     }
-    for (b = 0; b < snap->layout->n_edges; b++) {
+    for (b = cost_hist_snapshot_bucket(snap, snap->min);
+         b < snap->layout->n_edges; b++) {
         seen += snap->buckets[b];
         if (seen >= MAX(rank, 1)) {
             break;

@@ -161,6 +161,8 @@ void cost_hist_snapshot_init(struct cost_hist_snapshot *,
 void cost_hist_read(const struct cost_hist *, struct cost_hist_snapshot *);
 void cost_hist_read_sum(const struct cost_hist *, uint64_t *count,
                         uint64_t *sum);
+size_t cost_hist_snapshot_bucket(const struct cost_hist_snapshot *,
+                                 uint64_t number);
 void cost_hist_snapshot_add(struct cost_hist_snapshot *, uint64_t number,
                             uint64_t n);
 void cost_hist_snapshot_merge(struct cost_hist_snapshot *,

@@ -57,6 +57,7 @@ struct request {
     size_t n_reports;
     bool histograms;                    /* -hist */
     bool threads;                       /* -thread */
+    bool brief;                         /* -brief */
     size_t class;                       /* -class */
     size_t n_accounts;                  /* -n, or SIZE_MAX for all. */
     char *file;                         /* -o, or NULL. */
@@ -181,15 +182,6 @@ put_stage_cell(struct ds *s, const struct cost_kind *kind, size_t stage,
     }
 }
 
-/* Returns the bucket of 'hist' that 'number' falls into. */
-static size_t
-hist_bucket(const struct cost_hist_snapshot *hist, uint64_t number)
-{
-    return (hist->layout->linear
-            ? MIN(number, hist->layout->n_edges)
-            : cost_hist_bucket(number));
-}
-
 /* Appends the bars of 'hist', what 'stage' of events of 'kind' took, to 's': a
  * line for each bucket, or for each two, four or eight of them, so that there
  * are not too many lines. */
@@ -205,8 +197,8 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
     if (!hist->count) {
         return;
     }
-    first = hist_bucket(hist, hist->min);
-    last = hist_bucket(hist, hist->max);
+    first = cost_hist_snapshot_bucket(hist, hist->min);
+    last = cost_hist_snapshot_bucket(hist, hist->max);
     for (step = 1; step < 8 && (last - first) / step >= MAX_LINES;) {
         step *= 2;
     }
@@ -399,17 +391,6 @@ put_threads(struct ds *s, const struct cost_account_snapshot *account,
     ds_put_char(s, '\n');
 }
 
-static bool
-snapshot_is_empty(const struct cost_snapshot *snap)
-{
-    for (size_t i = 0; i < snap->kind->n_classes; i++) {
-        if (snap->classes[i]) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Returns the number of events of 'class', or all, in 'snap' that were
  * lost. */
 static uint64_t
@@ -489,7 +470,7 @@ put_account(struct ds *s, const struct cost_report *report,
     ds_put_char(s, '\n');
     put_settings(s, account->kind);
 
-    if (snapshot_is_empty(&account->total)) {
+    if (cost_snapshot_is_empty(&account->total)) {
         return;
     }
 
@@ -526,7 +507,7 @@ static void
 put_deleted(struct ds *s, const struct cost_report *report,
             const struct request *request, const struct cost_sum *deleted)
 {
-    if (snapshot_is_empty(&deleted->total)) {
+    if (cost_snapshot_is_empty(&deleted->total)) {
         return;
     }
     ds_put_cstr(s, "deleted: ");
@@ -677,13 +658,15 @@ put_string_member(struct ds *s, const char *name, const char *string)
 static void
 put_json_buckets(struct ds *s, const struct cost_hist_snapshot *hist)
 {
-    size_t first = 1, end = COST_HIST_N_EDGES;
+    size_t first = 1, end = 1;
 
-    while (first < end && !hist->buckets[first]) {
-        first++;
-    }
-    while (end > first && !hist->buckets[end - 1]) {
-        end--;
+    if (hist->count) {
+        first = MAX(cost_hist_snapshot_bucket(hist, hist->min), 1);
+        end = MIN(cost_hist_snapshot_bucket(hist, hist->max) + 1,
+                  COST_HIST_N_EDGES);
+        while (first < end && !hist->buckets[first]) {
+            first++;
+        }
     }
 
     /* The threshold is the lowest edge, 2**-30 s, rounded down to as many
@@ -721,7 +704,8 @@ put_json_bounds(struct ds *s, const struct cost_hist_snapshot *hist)
     size_t end = layout->linear ? layout->n_edges : 1;
 
     if (hist->count && !layout->linear) {
-        end = MIN(hist_bucket(hist, hist->max) + 1, layout->n_edges);
+        end = MIN(cost_hist_snapshot_bucket(hist, hist->max) + 1,
+                  layout->n_edges);
     }
     ds_put_cstr(s, "{\"bounds\":[");
     for (int pass = 0; pass < 2; pass++) {
@@ -741,10 +725,34 @@ put_json_bounds(struct ds *s, const struct cost_hist_snapshot *hist)
     ds_put_cstr(s, "]}");
 }
 
+/* Appends members that follow from the buckets of 'hist', whose sums are
+ * exact: mean, standard deviation and percentiles. */
+static void
+put_json_statistics(struct ds *s, const struct cost_hist_snapshot *hist,
+                    bool number)
+{
+    put_name(s, "mean");
+    put_json_real(s, cost_hist_snapshot_mean(hist));
+    put_name(s, "stddev");
+    put_json_real(s, cost_hist_snapshot_stddev(hist));
+    for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
+        double percent = percentiles[i].percent;
+
+        put_name(s, percentiles[i].name);
+        if (number) {
+            put_json_u64(s, cost_hist_snapshot_percentile_number(hist,
+                                                                 percent));
+        } else {
+            put_json_real(s, cost_hist_snapshot_percentile(hist, percent));
+        }
+    }
+}
+
 /* Appends 'hist', of what 'stage' of 'kind' is. */
 static void
-put_json_stage(struct ds *s, const struct cost_kind *kind, size_t stage,
-               const struct cost_hist_snapshot *hist, bool buckets)
+put_json_stage(struct ds *s, const struct request *request,
+               const struct cost_kind *kind, size_t stage,
+               const struct cost_hist_snapshot *hist)
 {
     bool number = stage_is_number(kind, stage);
 
@@ -762,24 +770,11 @@ put_json_stage(struct ds *s, const struct cost_kind *kind, size_t stage,
     if (hist->count) {
         put_member(s, "min", hist->min);
         put_member(s, "max", hist->max);
-        put_name(s, "mean");
-        put_json_real(s, cost_hist_snapshot_mean(hist));
-        put_name(s, "stddev");
-        put_json_real(s, cost_hist_snapshot_stddev(hist));
-        for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
-            double percent = percentiles[i].percent;
-
-            put_name(s, percentiles[i].name);
-            if (number) {
-                put_json_u64(s, cost_hist_snapshot_percentile_number(
-                                 hist, percent));
-            } else {
-                put_json_real(s, cost_hist_snapshot_percentile(hist,
-                                                               percent));
-            }
+        if (!request->brief || !request->histograms) {
+            put_json_statistics(s, hist, number);
         }
     }
-    if (buckets) {
+    if (request->histograms) {
         put_name(s, "histogram");
         if (number) {
             put_json_bounds(s, hist);
@@ -809,7 +804,7 @@ put_json_snapshot(struct ds *s, const struct cost_report *report,
         cost_snapshot_stage(snap, class, i, &hist);
         if (hist.count || !(kind->optional & (1u << i))) {
             put_name(s, kind->stages[i]);
-            put_json_stage(s, kind, i, &hist, request->histograms);
+            put_json_stage(s, request, kind, i, &hist);
         }
     }
     ds_put_char(s, '}');
@@ -845,13 +840,18 @@ struct part {
     size_t n;
 };
 
-/* Appends 'part' of 's' to it once more. */
+/* Appends the members that are 'part' of 's' to it once more, unless that is
+ * not wanted. */
 static void
-put_part(struct ds *s, const struct part *part)
+put_part(struct ds *s, const struct request *request, const struct part *part)
 {
-    char *p = ds_put_uninit(s, part->n);
+    if (!request->brief) {
+        char *p;
 
-    memcpy(p, &s->string[part->start], part->n);
+        ds_put_char(s, ',');
+        p = ds_put_uninit(s, part->n);
+        memcpy(p, &s->string[part->start], part->n);
+    }
 }
 
 /* Returns the part of 's' from 'start' on. */
@@ -902,10 +902,10 @@ put_json_total(struct ds *s, const struct cost_report *report,
             put_comma(s);
             ds_put_char(s, '{');
             put_string_member(s, "name", ds_cstr(&name));
-            ds_put_char(s, ',');
             if (one_class) {
-                put_part(s, &all);
+                put_part(s, request, &all);
             } else {
+                ds_put_char(s, ',');
                 put_json_snapshot(s, report, request, snap, i);
             }
             ds_put_char(s, '}');
@@ -941,7 +941,7 @@ put_json_account(struct ds *s, const struct cost_report *report,
     size_t n_threads = 0;
 
     for (size_t i = 0; i < account->n_threads; i++) {
-        n_threads += !snapshot_is_empty(&account->threads[i]);
+        n_threads += !cost_snapshot_is_empty(&account->threads[i]);
     }
 
     ds_put_char(s, '{');
@@ -953,14 +953,14 @@ put_json_account(struct ds *s, const struct cost_report *report,
         for (size_t i = 0; i < account->n_threads; i++) {
             const struct cost_snapshot *snap = &account->threads[i];
 
-            if (!snapshot_is_empty(snap)) {
+            if (!cost_snapshot_is_empty(snap)) {
                 put_comma(s);
                 ds_put_char(s, '{');
                 put_string_member(s, "name", snap->thread);
-                ds_put_char(s, ',');
                 if (n_threads == 1) {
-                    put_part(s, &all);
+                    put_part(s, request, &all);
                 } else {
+                    ds_put_char(s, ',');
                     put_json_snapshot(s, report, request, snap,
                                       request->class);
                 }
@@ -973,12 +973,19 @@ put_json_account(struct ds *s, const struct cost_report *report,
     return total;
 }
 
-/* Appends 'sum', of accounts.  'only', unless it is NULL or empty, is the part
- * that is the total of the only one. */
+/* An account that is the only one of its kind, so that their sum is its
+ * total. */
+struct only {
+    struct part total;
+    size_t idx;                         /* Of those in the reply. */
+};
+
+/* Appends 'sum', of accounts.  'only', unless it is NULL or empty, is the only
+ * one. */
 static void
 put_json_sum(struct ds *s, const struct cost_report *report,
              const struct request *request, const struct cost_sum *sum,
-             const struct part *only)
+             const struct only *only)
 {
     struct part all;
 
@@ -987,9 +994,11 @@ put_json_sum(struct ds *s, const struct cost_report *report,
     put_string_member(s, "kind", sum->kind->name);
     put_member(s, "accounts", sum->n_accounts);
     put_member(s, "since_us", sum->since_us);
-    if (only && only->n) {
-        ds_put_char(s, ',');
-        put_part(s, only);
+    if (only && only->total.n) {
+        if (request->brief) {
+            put_member(s, "same_as", only->idx);
+        }
+        put_part(s, request, &only->total);
     } else {
         put_json_total(s, report, request, &sum->total, &all);
     }
@@ -1315,12 +1324,12 @@ sort_accounts(const struct cost_accounts *all)
 }
 
 /* Appends the 'n' 'sums' to 's', as the member 'name' of an object, except
- * those of no account if 'skip_empty'.  'only' has a part for each of them, or
- * is NULL, see put_json_sum(). */
+ * those of no account if 'skip_empty'.  'only' is for each of them, or NULL,
+ * see put_json_sum(). */
 static void
 put_sums(struct ds *s, const struct cost_report *report,
          const struct request *request, const char *name,
-         const struct cost_sum *sums, const struct part *only, size_t n,
+         const struct cost_sum *sums, const struct only *only, size_t n,
          bool skip_empty)
 {
     put_name(s, name);
@@ -1334,23 +1343,32 @@ put_sums(struct ds *s, const struct cost_report *report,
     ds_put_char(s, ']');
 }
 
-/* Adds 'account' to the one of the 'n' 'sums' that is for its kind.  Returns
- * its index. */
+/* Returns which of the 'n' 'sums' is for 'kind'. */
 static size_t
-add_to_sum(struct cost_sum *sums, size_t n,
-           const struct cost_account_snapshot *account)
+find_sum(const struct cost_sum *sums, size_t n, const struct cost_kind *kind)
 {
     for (size_t i = 0; i < n; i++) {
-        if (sums[i].kind == account->kind) {
-            sums[i].n_accounts++;
-            if (account->cleared) {
-                sums[i].since_us = MAX(sums[i].since_us, account->since_us);
-            }
-            cost_snapshot_merge(&sums[i].total, &account->total);
+        if (sums[i].kind == kind) {
             return i;
         }
     }
     OVS_NOT_REACHED();
+}
+
+/* Adds 'account' to 'sum', unless it is the only one and 'in_reply', so that
+ * its total need not be added up again.  Returns true in that case. */
+static bool
+add_to_sum(struct cost_sum *sum, const struct cost_account_snapshot *account,
+           bool in_reply)
+{
+    if (account->cleared) {
+        sum->since_us = MAX(sum->since_us, account->since_us);
+    }
+    if (in_reply && sum->n_accounts == 1) {
+        return true;
+    }
+    cost_snapshot_merge(&sum->total, &account->total);
+    return false;
 }
 
 /* Appends to 's' what comes before the accounts in JSON. */
@@ -1387,7 +1405,7 @@ put_report(struct output *output, const struct cost_report *report,
     struct sorted_account *sorted;
     struct ds *s = &reply->body;
     struct cost_accounts all;
-    struct part *only;
+    struct only *only;
     size_t n_totals;
     size_t n_shown;
 
@@ -1404,6 +1422,11 @@ put_report(struct output *output, const struct cost_report *report,
         all.totals[i].n_accounts = all.deleted[i].n_accounts;
         cost_snapshot_merge(&all.totals[i].total, &all.deleted[i].total);
     }
+    for (size_t i = 0; n_totals && i < all.n; i++) {
+        const struct cost_kind *kind = cost_account_kind(all.accounts[i]);
+
+        all.totals[find_sum(all.totals, n_totals, kind)].n_accounts++;
+    }
 
     sorted = sort_accounts(&all);
     n_shown = MIN(all.n, request->n_accounts);
@@ -1416,7 +1439,7 @@ put_report(struct output *output, const struct cost_report *report,
         struct cost_account_snapshot account;
         struct part total = { 0, 0 };
 
-        cost_account_read(sorted[i].account, &account);
+        cost_account_read(sorted[i].account, slowest, &account);
         if (i < n_shown && reply->json) {
             if (i) {
                 ds_put_char(s, ',');
@@ -1434,11 +1457,13 @@ put_report(struct output *output, const struct cost_report *report,
             }
         }
         if (n_totals) {
-            size_t kind = add_to_sum(all.totals, n_totals, &account);
+            size_t kind = find_sum(all.totals, n_totals, account.kind);
 
             /* What goes to a file is not kept. */
-            only[kind] = (all.totals[kind].n_accounts == 1 && !output->file
-                          ? total : (struct part) { 0, 0 });
+            if (add_to_sum(&all.totals[kind], &account,
+                           total.n && !output->file)) {
+                only[kind] = (struct only) { total, i };
+            }
         }
         cost_account_snapshot_uninit(&account);
         ovsrcu_quiesce();
@@ -1607,6 +1632,9 @@ parse_option(struct request *request, bool show, const char *option,
     } else if (show && !strcmp(option, "-thread")) {
         request->threads = true;
         *uses_arg = false;
+    } else if (show && !strcmp(option, "-brief")) {
+        request->brief = true;
+        *uses_arg = false;
     } else if (class && !strcmp(option, "-class")) {
         if (request->class != COST_ALL_CLASSES) {
             return xstrdup("only one -class may be given");
@@ -1631,7 +1659,8 @@ parse_option(struct request *request, bool show, const char *option,
         request->file = xstrdup(arg);
     } else {
         return xasprintf("unknown option \"%s\" (options are %s%s-n N and "
-                         "-o FILE)", option, show ? "-hist, -thread, " : "",
+                         "-o FILE)", option,
+                         show ? "-hist, -thread, -brief, " : "",
                          class ? "-class CLASS, " : "");
     }
     return NULL;
@@ -1754,6 +1783,12 @@ static void
 submit(struct unixctl_conn *conn, struct request *request, char *error,
        unixctl_worker_cb *cb)
 {
+    if (!error && request->brief
+        && (unixctl_command_get_output_format(conn)
+            != UNIXCTL_OUTPUT_FMT_JSON)) {
+        error = xstrdup("-brief is for JSON only, see --format in "
+                        "ovs-appctl(8)");
+    }
     if (error) {
         unixctl_command_reply_error(conn, error);
         free(error);
@@ -1831,9 +1866,9 @@ cost_report_register(const struct cost_report *report)
     if (!start_us) {
         start_us = time_wall_usec();
         unixctl_command_register("cost/show",
-                                 "[-hist] [-thread] [-n N] [-o FILE] "
-                                 "[REPORT...]", 0, INT_MAX, cost_show_all,
-                                 NULL);
+                                 "[-hist] [-thread] [-brief] [-n N] "
+                                 "[-o FILE] [REPORT...]", 0, INT_MAX,
+                                 cost_show_all, NULL);
     }
     for (size_t i = 0; i < n_reports; i++) {
         if (reports[i] == report) {
@@ -1843,8 +1878,8 @@ cost_report_register(const struct cost_report *report)
     reports = xrealloc(reports, (n_reports + 1) * sizeof *reports);
     reports[n_reports++] = report;
     register_command(report, "cost-show",
-                     "[-hist] [-thread] [-class CLASS] [-n N] [-o FILE] "
-                     "[--] [NAME]", INT_MAX, cost_show);
+                     "[-hist] [-thread] [-brief] [-class CLASS] [-n N] "
+                     "[-o FILE] [--] [NAME]", INT_MAX, cost_show);
     register_command(report, "cost-clear", "[--] [NAME]", 2, cost_clear);
     register_command(report, "cost-slowest",
                      "[-n N] [-o FILE] [COUNT] [--] [NAME]", INT_MAX,

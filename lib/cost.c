@@ -547,6 +547,18 @@ cost_class_is_empty(const struct cost_kind *kind,
     return true;
 }
 
+/* Returns true if 'snap' has nothing in it. */
+bool
+cost_snapshot_is_empty(const struct cost_snapshot *snap)
+{
+    for (size_t i = 0; i < snap->kind->n_classes; i++) {
+        if (snap->classes[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Slowest first; of equals, the one that ended first. */
 static int
 compare_slow_events(const void *a_, const void *b_)
@@ -889,17 +901,19 @@ data_read_slowest(struct cost_data *data, struct cost_snapshot *snap)
 }
 
 /* Initializes 'snap' with what 'data', which may be NULL, has recorded of
- * 'thread'. */
+ * 'thread', with the slowest events only if 'slowest'. */
 static void
 data_read(struct cost_data *data, const struct cost_kind *kind,
-          const char *thread, struct cost_snapshot *snap)
+          const char *thread, bool slowest, struct cost_snapshot *snap)
 {
     cost_snapshot_init(snap, kind, thread);
     if (data) {
         for (size_t i = 0; i < data_n_classes(data); i++) {
             data_read_class(data, i, snap);
         }
-        data_read_slowest(data, snap);
+        if (slowest) {
+            data_read_slowest(data, snap);
+        }
     }
 }
 
@@ -1012,7 +1026,7 @@ remove_recorder(struct cost_account *account, struct cost_recorder *recorder)
     if (data) {
         struct cost_snapshot snap;
 
-        data_read(data, account->kind, recorder->thread, &snap);
+        data_read(data, account->kind, recorder->thread, true, &snap);
         add_exited(account, &snap);
         cost_snapshot_uninit(&snap);
         cost_recorder_take_data(recorder);
@@ -1335,14 +1349,39 @@ cost_account_summarize(struct cost_account *account,
     free(readable);
 }
 
-/* Reads 'account' into 'snap', which the caller must free with
- * cost_account_snapshot_uninit().  The calling thread must not be
- * quiescent.
+/* Adds up the threads of 'snap'. */
+static void
+add_threads(struct cost_account_snapshot *snap)
+{
+    const struct cost_snapshot *only = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < snap->n_threads; i++) {
+        if (!cost_snapshot_is_empty(&snap->threads[i])) {
+            only = &snap->threads[i];
+            n++;
+        }
+    }
+    snap->shared = n == 1;
+    if (snap->shared) {
+        snap->total = *only;
+        snap->total.thread[0] = '\0';
+        return;
+    }
+    cost_snapshot_init(&snap->total, snap->kind, "");
+    for (size_t i = 0; i < snap->n_threads; i++) {
+        cost_snapshot_merge(&snap->total, &snap->threads[i]);
+    }
+}
+
+/* Reads 'account' into 'snap', with the slowest events only if 'slowest'.  The
+ * caller must free it with cost_account_snapshot_uninit().  The calling thread
+ * must not be quiescent.
  *
  * Takes no lock that recording takes, and holds the account's own only while
  * it looks for what there is to read. */
 void
-cost_account_read(struct cost_account *account,
+cost_account_read(struct cost_account *account, bool slowest,
                   struct cost_account_snapshot *snap)
 {
     struct cost_snapshot *exited;
@@ -1368,15 +1407,11 @@ cost_account_read(struct cost_account *account,
     ovs_mutex_unlock(&account->mutex);
 
     for (size_t i = 0; i < n; i++) {
-        data_read(readable[i].data, account->kind, readable[i].thread,
+        data_read(readable[i].data, account->kind, readable[i].thread, slowest,
                   &snap->threads[i]);
     }
     free(readable);
-
-    cost_snapshot_init(&snap->total, account->kind, "");
-    for (size_t i = 0; i < snap->n_threads; i++) {
-        cost_snapshot_merge(&snap->total, &snap->threads[i]);
-    }
+    add_threads(snap);
 }
 
 /* Frees what 'snap' has. */
@@ -1387,7 +1422,9 @@ cost_account_snapshot_uninit(struct cost_account_snapshot *snap)
         cost_snapshot_uninit(&snap->threads[i]);
     }
     free(snap->threads);
-    cost_snapshot_uninit(&snap->total);
+    if (!snap->shared) {
+        cost_snapshot_uninit(&snap->total);
+    }
     free(snap->datapath);
     free(snap->name);
 }

@@ -639,6 +639,8 @@ struct cost_account_snapshot {
                                          * Epoch. */
     long long int elapsed_ms;           /* Since then. */
     struct cost_snapshot total;
+    bool shared;                        /* Is 'total' a copy, not a deep one,
+                                         * of what the only thread has? */
     struct cost_snapshot *threads;      /* The last one is "exited". */
     size_t n_threads;
 };
@@ -678,7 +680,8 @@ void cost_accounts_put(struct cost_accounts *);
 const char *cost_account_name(const struct cost_account *);
 const struct cost_kind *cost_account_kind(const struct cost_account *);
 void cost_account_summarize(struct cost_account *, struct cost_summary *);
-void cost_account_read(struct cost_account *, struct cost_account_snapshot *);
+void cost_account_read(struct cost_account *, bool slowest,
+                       struct cost_account_snapshot *);
 void cost_account_snapshot_uninit(struct cost_account_snapshot *);
 size_t cost_accounts_clear(const struct cost_kind *const kinds[],
                            size_t n_kinds, const char *name);
@@ -687,6 +690,7 @@ void cost_snapshot_init(struct cost_snapshot *, const struct cost_kind *,
                         const char *thread);
 void cost_snapshot_uninit(struct cost_snapshot *);
 void cost_snapshot_merge(struct cost_snapshot *, const struct cost_snapshot *);
+bool cost_snapshot_is_empty(const struct cost_snapshot *);
 void cost_snapshot_stage(const struct cost_snapshot *, size_t class,
                          size_t stage, struct cost_hist_snapshot *);
 uint64_t cost_snapshot_counter(const struct cost_snapshot *, size_t class,

@@ -157,10 +157,12 @@ def sum_errors(reply: Dict[str, Any]) -> Iterator[str]:
             if count != stage["count"]:
                 yield f"{name}: {count} in buckets of {stage['count']}"
     if reply.get("omitted") == 0 and "total" in reply:
+        totals = [{**reply["accounts"][t["same_as"]], **t} if "same_as" in t
+                  else t for t in reply["total"]]
         for what in "events", "accounts":
             parts = (sum(a.get(what, 1) for a in reply["accounts"])
                      + sum(d[what] for d in reply["deleted"]))
-            total = sum(t[what] for t in reply["total"])
+            total = sum(t[what] for t in totals)
             if parts != total:
                 yield f"{what}: {total} in total, {parts} in parts"
 

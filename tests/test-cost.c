@@ -135,7 +135,7 @@ read_kind(const struct cost_kind *const kinds_[])
 
     cost_accounts_get(kinds_, 1, NULL, &all);
     ovs_assert(all.n == 1);
-    cost_account_read(all.accounts[0], snap);
+    cost_account_read(all.accounts[0], true, snap);
     cost_accounts_put(&all);
     return snap;
 }

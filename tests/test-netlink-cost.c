@@ -53,7 +53,7 @@ read_account(const char *name)
     ovs_assert(all.n <= 1);
     if (all.n) {
         account = xmalloc(sizeof *account);
-        cost_account_read(all.accounts[0], account);
+        cost_account_read(all.accounts[0], true, account);
     }
     cost_accounts_put(&all);
     return account;

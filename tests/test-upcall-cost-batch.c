@@ -204,7 +204,7 @@ print_account(const char *what)
     printf("%s\n", what);
     cost_accounts_get(kinds, 1, NULL, &all);
     ovs_assert(all.n == 1);
-    cost_account_read(all.accounts[0], &snap);
+    cost_account_read(all.accounts[0], true, &snap);
     for (size_t i = 0; i < snap.kind->n_classes; i++) {
         struct ds name = DS_EMPTY_INITIALIZER;
 

@@ -146,7 +146,7 @@ n_counted(void)
 
     cost_accounts_get(kinds, 1, "system@test", &all);
     ovs_assert(all.n == 1);
-    cost_account_read(all.accounts[0], &snap);
+    cost_account_read(all.accounts[0], true, &snap);
     n = cost_snapshot_counter(&snap.total, COST_ALL_CLASSES,
                               UPCALL_COST_LOST_OVERRUN);
     cost_account_snapshot_uninit(&snap);

@@ -110,8 +110,9 @@ class Distribution:
         if d.count:
             d.min = _natural(json["min"])
             d.max = _natural(json["max"])
-            d.given = {name: float(json[name]) for name, _ in PERCENTILES}
         hist = json.get("histogram")
+        if d.count and (hist is None or PERCENTILES[0][0] in json):
+            d.given = {name: float(json[name]) for name, _ in PERCENTILES}
         if hist is None:
             d.buckets = None if d.count else {}
         elif d.is_time:

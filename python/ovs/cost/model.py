@@ -203,10 +203,12 @@ class Account:
             account.since_us = int(json["since_us"])
         account.accounts = int(json.get("accounts", 1))
         account.total = Body.from_json(kind, json)
-        account.classes = {c["name"]: Body.from_json(kind, c)
-                           for c in json.get("classes", ())}
-        account.threads = {t["name"]: Body.from_json(kind, t)
-                           for t in json.get("threads", ())}
+        for mine, name in ((account.classes, "classes"),
+                           (account.threads, "threads")):
+            for part in json.get(name, ()):
+                mine[part["name"]] = (
+                    Body.from_json(kind, part) if "events" in part
+                    else account.total.copy())
         if "name" not in json:
             # Sums of the same kind differ in their stages: those of upcalls
             # from the kernel, and of others.
@@ -331,6 +333,12 @@ class Reply:
                                    ("deleted", reply.deleted),
                                    ("total", reply.totals)):
                 for member in json.get(name, ()):
+                    if "same_as" in member:
+                        # The only account of its kind.
+                        same = json["accounts"][member["same_as"]]
+                        member = {**{k: v for k, v in same.items()
+                                     if k not in ("name", "threads")},
+                                  **member}
                     account = Account.from_json(member)
                     accounts[account.key] = account
             return reply

@@ -15,6 +15,7 @@ from ovs.cost.target import (CommandError, Target, TargetError,
 
 SLOWEST_INTERVAL = 30.0         # Seconds between those of cost-slowest.
 MIN_ACCOUNTS = 1
+OPTIONS = ("-hist", "-thread", "-brief")    # Of cost-show.
 
 
 class Poller:
@@ -84,12 +85,12 @@ class Poller:
     def round(self, slowest: bool) -> List[Dict[str, Any]]:
         """Returns the lines of one round."""
         def ask(lines: List[Dict[str, Any]]) -> None:
-            replies = self._show_together(self.reports, "-hist", "-thread")
+            replies = self._show_together(self.reports, *OPTIONS)
             for reply in replies or ():
                 self._add(lines, reply)
             for report in self.reports:
                 if replies is None:
-                    self._add(lines, self.show(report, "-hist", "-thread"))
+                    self._add(lines, self.show(report, *OPTIONS))
                 if slowest:
                     self._add(lines, self._command(
                         f"{report}/cost-slowest", "-n",
