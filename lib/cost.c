@@ -2004,6 +2004,13 @@ cost_timer_refuse__(void)
     COVERAGE_INC(cost_refused);
 }
 
+/* Returns the time, in ticks, for 'timer''s event. */
+static uint64_t
+cost_timer_now(const struct cost_timer *timer)
+{
+    return cost_clock_now(timer->recorder->kind->name);
+}
+
 /* Does what cost_timer_mark() does for a 'timer' whose event is split. */
 void COST_COLD
 cost_timer_mark__(struct cost_timer *timer, const struct cost_kind *kind,
@@ -2041,10 +2048,14 @@ cost_timer_exclude(uint64_t ticks)
     exclude(cost_thread_get()->timer, ticks);
 }
 
-/* Ends 'timer''s event, which was left open, 'now'. */
+/* Ends 'timer''s event, which was left open, 'now', or at the present time if
+ * that is 0. */
 void
 cost_timer_end__(struct cost_timer *timer, uint64_t now)
 {
+    if (!now) {
+        now = cost_timer_now(timer);
+    }
     if (OVS_UNLIKELY(timer->outer)) {
         exclude(timer->outer, cost_clock_between(timer->begin, now));
     }

@@ -372,13 +372,6 @@ void cost_timer_refuse__(void);
 void cost_timer_end__(struct cost_timer *, uint64_t now);
 void cost_timer_cancel__(struct cost_timer *);
 
-/* Returns the time, in ticks, for 'timer''s event. */
-static inline uint64_t
-cost_timer_now(const struct cost_timer *timer)
-{
-    return cost_clock_now(timer->recorder->kind->name);
-}
-
 /* Returns true if 'recorder''s next event, which the caller must record, is to
  * be split into stages (or timed, if it has a tally), one in 'interval'.
  *
@@ -479,7 +472,7 @@ cost_timer_start(struct cost_timer *timer, struct cost_recorder *recorder,
         now = (tsc ? cost_clock_now_tsc(name, tsc) : cost_clock_now(name));
     }
     if (timer->open) {
-        cost_timer_end__(timer, now ? now : cost_timer_now(timer));
+        cost_timer_end__(timer, now);
     }
 
     timer->outer = thread->timer;
@@ -557,7 +550,7 @@ static inline void
 cost_timer_end(struct cost_timer *timer)
 {
     if (timer->open) {
-        cost_timer_end__(timer, cost_timer_now(timer));
+        cost_timer_end__(timer, 0);
     }
 }
 
