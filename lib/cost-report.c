@@ -667,6 +667,9 @@ put_json_buckets(struct ds *s, const struct cost_hist_snapshot *hist)
         while (first < end && !hist->buckets[first]) {
             first++;
         }
+        while (end > first && !hist->buckets[end - 1]) {
+            end--;
+        }
     }
 
     /* The threshold is the lowest edge, 2**-30 s, rounded down to as many
@@ -881,8 +884,8 @@ put_json_total(struct ds *s, const struct cost_report *report,
                const struct request *request,
                const struct cost_snapshot *snap, struct part *allp)
 {
-    bool one_class = (request->class == COST_ALL_CLASSES
-                      && count_classes(snap) == 1);
+    bool one_class = (request->class != COST_ALL_CLASSES
+                      || count_classes(snap) == 1);
     struct part all;
 
     /* Nothing may depend on what comes before it. */
@@ -1459,9 +1462,9 @@ put_report(struct output *output, const struct cost_report *report,
         if (n_totals) {
             size_t kind = find_sum(all.totals, n_totals, account.kind);
 
-            /* What goes to a file is not kept. */
+            /* What goes to a file is not kept to be copied. */
             if (add_to_sum(&all.totals[kind], &account,
-                           total.n && !output->file)) {
+                           total.n && (request->brief || !output->file))) {
                 only[kind] = (struct only) { total, i };
             }
         }

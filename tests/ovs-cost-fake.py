@@ -235,6 +235,29 @@ def prepare(body: Body, stages: List[str], whole: str,
         body.counters[group] = {name: 0 for name in names}
 
 
+def brief(reply: Dict[str, Any]) -> Dict[str, Any]:
+    """Returns a reply to cost-show as it is with -brief."""
+    reply = json.loads(json.dumps(reply))
+    kinds = [account["kind"] for account in reply["accounts"]]
+    for account in reply["accounts"] + reply["deleted"] + reply["total"]:
+        parts = [account]
+        for name in "classes", "threads":
+            parts += account.get(name, [])
+            if len(account.get(name, [])) == 1:
+                account[name] = [{"name": account[name][0]["name"]}]
+        for part in parts:
+            for stage in part["stages"].values():
+                for name in "mean", "stddev", "p50", "p90", "p99", "p99.9":
+                    stage.pop(name, None)
+    for i, total in enumerate(reply["total"]):
+        if total["accounts"] == 1 and total["kind"] in kinds:
+            reply["total"][i] = {
+                "kind": total["kind"], "accounts": 1,
+                "same_as": kinds.index(total["kind"]),
+                "since_us": total.get("since_us", reply["start_us"])}
+    return reply
+
+
 class Server(threading.Thread):
     """Answers on a control socket, one connection after the other."""
 
@@ -295,8 +318,8 @@ class Server(threading.Thread):
     def reply(self, command: str, *params: str) -> Optional[Any]:
         report, _, verb = command.partition("/")
         if command == "cost/show":
-            replies = [self.reply(f"{name}/cost-show") for name in params
-                       if name in self.switch.accounts]
+            replies = [self.reply(f"{name}/cost-show", *params)
+                       for name in params if name in self.switch.accounts]
             if "revalidator" in params:
                 replies.append(self.switch.cost_limit())
             return {"version": 1, "replies": replies}
@@ -305,7 +328,8 @@ class Server(threading.Thread):
             self.switch.run(min(now - self.switch.now_us / 1e6, 5))
             self.switch.now_us = int(now * 1e6)
         if verb == "cost-show" and report in self.switch.accounts:
-            return self.switch.show(report)
+            reply = self.switch.show(report)
+            return brief(reply) if "-brief" in params else reply
         elif verb == "cost-slowest" and report in self.switch.accounts:
             return self.switch.slowest(report)
         elif command == "revalidator/cost-limit":

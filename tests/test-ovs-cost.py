@@ -444,6 +444,33 @@ class TestRecording(InTemporary):
         self.assertEqual(status, 2)
         self.assertIn("absent: No such file", err)
 
+    def test_brief(self) -> None:
+        """What -brief leaves out is put in again."""
+        switch = fake.Switch(START)
+        switch.run(2, 50)
+        for report in model.REPORTS:
+            full = switch.show(report)
+            for total in full["total"]:
+                total["since_us"] = START
+            brief = fake.brief(full)
+            self.assertLess(len(json.dumps(brief)), len(json.dumps(full)))
+            self.assertEqual(model.Reply.from_json(brief).to_json(),
+                             model.Reply.from_json(full).to_json())
+        brief = fake.brief(switch.show("upcall"))
+        self.assertEqual(brief["total"][0]["same_as"], 0)
+
+        def refused(change: Callable[[Any], None]) -> None:
+            reply = fake.brief(switch.show("bridge"))
+            change(reply)
+            with self.assertRaises(model.BadReply):
+                model.Reply.from_json(reply)
+
+        refused(lambda r: r["total"][0].update(same_as=1))
+        refused(lambda r: r["total"][0].update(same_as=-1))
+        refused(lambda r: r["total"][0].update(kind="call"))
+        refused(lambda r: r["accounts"][0]["classes"].append({"name": "x"}))
+        refused(lambda r: r["accounts"][0]["threads"][0].update(events=1))
+
     def test_bare(self) -> None:
         """A reply alone will do, on a line or on several."""
         switch = fake.Switch(START)
@@ -1115,6 +1142,33 @@ class TestTarget(InTemporary):
             poller.round(False)
             self.assertEqual(commands.count("cost/show"), 2)
             target.close()
+
+    def test_not_brief(self) -> None:
+        """A target that does not know -brief is asked without it."""
+        target = Target(self.path("s"))
+        poller = record.Poller(target, ["tx", "upcall"], 20)
+        known = target.command
+        commands: List[Tuple[str, ...]] = []
+
+        def command(name: str, *args: str) -> Any:
+            commands.append((name, *args))
+            if "-brief" in args:
+                raise CommandError('unknown option "-brief" (options are ...')
+            return known(name, *args)
+
+        target.command = command                # type: ignore
+        for _ in range(2):
+            self.assertEqual([line["reply"]["report"]
+                              for line in poller.round(False)],
+                             ["tx", "upcall"])
+        self.assertEqual(sum("-brief" in c for c in commands), 1)
+        self.assertEqual(len(commands), 3)
+        # Another process may know it.
+        poller.pid += 1
+        poller.round(False)
+        poller.round(False)
+        self.assertEqual(sum("-brief" in c for c in commands), 2)
+        target.close()
 
     def test_busy(self) -> None:
         """A target that has too many requests is asked again, all at once."""

@@ -205,10 +205,11 @@ class Account:
         account.total = Body.from_json(kind, json)
         for mine, name in ((account.classes, "classes"),
                            (account.threads, "threads")):
-            for part in json.get(name, ()):
+            parts = json.get(name, ())
+            for part in parts:
                 mine[part["name"]] = (
-                    Body.from_json(kind, part) if "events" in part
-                    else account.total.copy())
+                    account.total.copy() if len(part) == len(parts) == 1
+                    else Body.from_json(kind, part))
         if "name" not in json:
             # Sums of the same kind differ in their stages: those of upcalls
             # from the kernel, and of others.
@@ -301,6 +302,16 @@ def _threads_since(late: Account, early: Account) -> Dict[str, Body]:
     return threads
 
 
+def _same_as(accounts: List[Dict[str, Any]], total: Dict[str, Any]
+             ) -> Dict[str, Any]:
+    """Returns 'total', the sum of a single one of 'accounts', in full."""
+    idx = total["same_as"]
+    if not 0 <= idx < len(accounts) or accounts[idx]["kind"] != total["kind"]:
+        raise ValueError("a total of no account")
+    return {**{k: v for k, v in accounts[idx].items()
+               if k not in ("name", "datapath", "threads")}, **total}
+
+
 class Reply:
     """A reply to cost-show."""
 
@@ -334,11 +345,7 @@ class Reply:
                                    ("total", reply.totals)):
                 for member in json.get(name, ()):
                     if "same_as" in member:
-                        # The only account of its kind.
-                        same = json["accounts"][member["same_as"]]
-                        member = {**{k: v for k, v in same.items()
-                                     if k not in ("name", "threads")},
-                                  **member}
+                        member = _same_as(json["accounts"], member)
                     account = Account.from_json(member)
                     accounts[account.key] = account
             return reply

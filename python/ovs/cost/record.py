@@ -11,11 +11,12 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 from ovs.cost import text
 from ovs.cost.recording import Writer
 from ovs.cost.target import (CommandError, Target, TargetError,
-                             is_too_long, is_unknown)
+                             is_too_long, is_unknown, is_unknown_option)
 
 SLOWEST_INTERVAL = 30.0         # Seconds between those of cost-slowest.
 MIN_ACCOUNTS = 1
-OPTIONS = ("-hist", "-thread", "-brief")    # Of cost-show.
+OPTIONS = ("-hist", "-thread")  # Of cost-show.
+BRIEF = "-brief"                # One that a target need not have.
 
 
 class Poller:
@@ -30,6 +31,7 @@ class Poller:
         self.unknown: Set[Tuple[int, str]] = set()
         self.pid = 0
         self.together = True    # All reports in one request?
+        self.brief = True       # Are replies wanted that are?
 
     def _command(self, command: str, *args: str) -> Optional[Any]:
         """Returns the reply, or None if the target has no such command."""
@@ -42,11 +44,16 @@ class Poller:
                 raise
             self.unknown.add((self.pid, command))
             return None
+        self._see(reply)
+        return reply
+
+    def _see(self, reply: Any) -> None:
+        """Looks whether 'reply' is from another process than others."""
         if isinstance(reply, dict) and "pid" in reply:
             if self.pid not in (0, reply["pid"]):
-                self.together = True    # It may be another version.
+                # It may be another version.
+                self.together = self.brief = True
             self.pid = reply["pid"]
-        return reply
 
     def show(self, report: str, *options: str) -> Optional[Any]:
         """Returns a reply to cost-show, of fewer accounts if it would be too
@@ -80,24 +87,40 @@ class Poller:
             self.together = False
             return None
         replies: List[Any] = reply["replies"]
+        for one in replies:
+            self._see(one)
         return replies
 
     def round(self, slowest: bool) -> List[Dict[str, Any]]:
         """Returns the lines of one round."""
         def ask(lines: List[Dict[str, Any]]) -> None:
-            replies = self._show_together(self.reports, *OPTIONS)
-            for reply in replies or ():
-                self._add(lines, reply)
-            for report in self.reports:
-                if replies is None:
-                    self._add(lines, self.show(report, *OPTIONS))
-                if slowest:
-                    self._add(lines, self._command(
-                        f"{report}/cost-slowest", "-n",
-                        str(self.accounts[report]), "16"))
-                if report == "revalidator" and replies is None:
-                    self._add(lines, self._command("revalidator/cost-limit"))
+            if self.brief:
+                try:
+                    self._ask(lines, slowest, *OPTIONS, BRIEF)
+                    return
+                except CommandError as e:
+                    if not is_unknown_option(e, BRIEF):
+                        raise
+                    self.brief = False
+                    lines.clear()
+            self._ask(lines, slowest, *OPTIONS)
         return self._guarded(ask)
+
+    def _ask(self, lines: List[Dict[str, Any]], slowest: bool,
+             *options: str) -> None:
+        """Appends to 'lines' those of one round."""
+        replies = self._show_together(self.reports, *options)
+        for reply in replies or ():
+            self._add(lines, reply)
+        for report in self.reports:
+            if replies is None:
+                self._add(lines, self.show(report, *options))
+            if slowest:
+                self._add(lines, self._command(
+                    f"{report}/cost-slowest", "-n",
+                    str(self.accounts[report]), "16"))
+            if report == "revalidator" and replies is None:
+                self._add(lines, self._command("revalidator/cost-limit"))
 
     def shows(self, reports: Sequence[str],
               *options: str) -> List[Dict[str, Any]]:
