@@ -941,11 +941,6 @@ put_json_account(struct ds *s, const struct cost_report *report,
                  const struct cost_account_snapshot *account)
 {
     struct part total, all;
-    size_t n_threads = 0;
-
-    for (size_t i = 0; i < account->n_threads; i++) {
-        n_threads += !cost_snapshot_is_empty(&account->threads[i]);
-    }
 
     ds_put_char(s, '{');
     put_json_account_header(s, account);
@@ -960,7 +955,7 @@ put_json_account(struct ds *s, const struct cost_report *report,
                 put_comma(s);
                 ds_put_char(s, '{');
                 put_string_member(s, "name", snap->thread);
-                if (n_threads == 1) {
+                if (account->shared) {
                     put_part(s, request, &all);
                 } else {
                     ds_put_char(s, ',');
