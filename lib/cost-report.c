@@ -533,17 +533,35 @@ put_json(struct ds *s, struct json *json)
     json_destroy(json);
 }
 
+/* The most digits of a uint64_t. */
+enum { DECIMAL_LEN = 20 };
+
+/* Stores 'n' at 'p', which has room for DECIMAL_LEN digits, and returns the
+ * end of it. */
+static char *
+store_decimal(char *p, uint64_t n)
+{
+    char *end = p + 1;
+
+    if (n < 10) {
+        /* Most counts of buckets. */
+        *p = '0' + n;
+        return end;
+    }
+    for (uint64_t rest = n; rest >= 10; rest /= 10) {
+        end++;
+    }
+    for (p = end; n; n /= 10) {
+        *--p = '0' + n % 10;
+    }
+    return end;
+}
+
 static void
 put_decimal(struct ds *s, uint64_t n)
 {
-    char digits[20];
-    char *p = &digits[sizeof digits];
-
-    do {
-        *--p = '0' + n % 10;
-        n /= 10;
-    } while (n);
-    ds_put_buffer(s, p, &digits[sizeof digits] - p);
+    ds_reserve(s, s->length + DECIMAL_LEN);
+    s->length = store_decimal(&s->string[s->length], n) - s->string;
 }
 
 /* Appends an integer.  In JSON, it has 63 bits. */
@@ -551,6 +569,25 @@ static void
 put_json_u64(struct ds *s, uint64_t n)
 {
     put_decimal(s, MIN(n, LLONG_MAX));
+}
+
+/* Appends an array of 'n' integers. */
+static void
+put_json_array(struct ds *s, const uint64_t *array, size_t n)
+{
+    char *p;
+
+    ds_reserve(s, s->length + 2 + n * (1 + DECIMAL_LEN));
+    p = &s->string[s->length];
+    *p++ = '[';
+    for (size_t i = 0; i < n; i++) {
+        if (i) {
+            *p++ = ',';
+        }
+        p = store_decimal(p, MIN(array[i], LLONG_MAX));
+    }
+    *p++ = ']';
+    s->length = p - s->string;
 }
 
 /* Appends a number that is not negative, with up to six decimals unless it is
@@ -652,13 +689,26 @@ put_string_member(struct ds *s, const char *name, const char *string)
     json_string_escape(string, s);
 }
 
+/* Appends the member 'name', which is 'n', unless that is 0, its default, and
+ * 'request' is for a brief reply, which has no defaults. */
+static void
+put_brief_member(struct ds *s, const struct request *request,
+                 const char *name, uint64_t n)
+{
+    if (n || !request->brief) {
+        put_member(s, name, n);
+    }
+}
+
 /* Appends the histogram as a JSON object with the fields of OTLP's
  * ExponentialHistogramDataPoint, in its form for positive values, in seconds,
  * except that what is above the highest edge is in "overflow". */
 static void
-put_json_buckets(struct ds *s, const struct cost_hist_snapshot *hist)
+put_json_buckets(struct ds *s, const struct request *request,
+                 const struct cost_hist_snapshot *hist)
 {
     size_t first = 1, end = 1;
+    int offset = 0;
 
     if (hist->count) {
         first = MAX(cost_hist_snapshot_bucket(hist, hist->min), 1);
@@ -671,29 +721,32 @@ put_json_buckets(struct ds *s, const struct cost_hist_snapshot *hist)
             end--;
         }
     }
-
-    /* The threshold is the lowest edge, 2**-30 s, rounded down to as many
-     * digits as a number in JSON has. */
-    BUILD_ASSERT_DECL(COST_HIST_SCALE == 3 && COST_HIST_MIN_EXP == -30);
-    ds_put_cstr(s, "{\"scale\":3,\"unit\":\"s\","
-                "\"zero_threshold\":9.31322574615478e-10");
-    put_member(s, "zero_count", hist->buckets[0]);
-    put_name(s, "offset");
     if (first < end) {
-        ds_put_format(s, "%d", COST_HIST_OTLP_OFFSET + (int) first - 1);
-    } else {
-        ds_put_char(s, '0');
+        offset = COST_HIST_OTLP_OFFSET + (int) first - 1;
     }
-    put_name(s, "bucket_counts");
-    ds_put_char(s, '[');
-    for (size_t i = first; i < end; i++) {
-        if (i > first) {
-            ds_put_char(s, ',');
+
+    ds_put_char(s, '{');
+    if (!request->brief) {
+        /* The threshold is the lowest edge, 2**-30 s, rounded down to as many
+         * digits as a number in JSON has. */
+        BUILD_ASSERT_DECL(COST_HIST_SCALE == 3 && COST_HIST_MIN_EXP == -30);
+        ds_put_cstr(s, "\"scale\":3,\"unit\":\"s\","
+                    "\"zero_threshold\":9.31322574615478e-10");
+    }
+    put_brief_member(s, request, "zero_count", hist->buckets[0]);
+    if (offset || !request->brief) {
+        put_name(s, "offset");
+        if (offset < 0) {
+            ds_put_char(s, '-');
         }
-        put_json_u64(s, hist->buckets[i]);
+        put_decimal(s, abs(offset));
     }
-    ds_put_char(s, ']');
-    put_member(s, "overflow", hist->buckets[COST_HIST_N_EDGES]);
+    if (first < end || !request->brief) {
+        put_name(s, "bucket_counts");
+        put_json_array(s, &hist->buckets[first], end - first);
+    }
+    put_brief_member(s, request, "overflow",
+                     hist->buckets[COST_HIST_N_EDGES]);
     ds_put_char(s, '}');
 }
 
@@ -705,27 +758,26 @@ put_json_bounds(struct ds *s, const struct cost_hist_snapshot *hist)
 {
     const struct cost_hist_layout *layout = hist->layout;
     size_t end = layout->linear ? layout->n_edges : 1;
+    uint64_t bounds[COST_HIST_N_BUCKETS], counts[COST_HIST_N_BUCKETS];
+    size_t n = 0;
 
     if (hist->count && !layout->linear) {
         end = MIN(cost_hist_snapshot_bucket(hist, hist->max) + 1,
                   layout->n_edges);
     }
-    ds_put_cstr(s, "{\"bounds\":[");
-    for (int pass = 0; pass < 2; pass++) {
-        for (size_t i = 0; i < end; i++) {
-            /* Several buckets below 12 are too narrow for any whole number. */
-            if (!i || layout->edges[i] != layout->edges[i - 1]) {
-                put_comma(s);
-                put_json_u64(s, pass ? hist->buckets[i] : layout->edges[i]);
-            }
-        }
-        if (!pass) {
-            ds_put_cstr(s, "],\"counts\":[");
+    for (size_t i = 0; i < end; i++) {
+        /* Several buckets below 12 are too narrow for any whole number. */
+        if (!i || layout->edges[i] != layout->edges[i - 1]) {
+            bounds[n] = layout->edges[i];
+            counts[n++] = hist->buckets[i];
         }
     }
-    put_comma(s);
-    put_json_u64(s, hist->buckets[layout->n_edges]);
-    ds_put_cstr(s, "]}");
+    counts[n] = hist->buckets[layout->n_edges];
+    ds_put_cstr(s, "{\"bounds\":");
+    put_json_array(s, bounds, n);
+    ds_put_cstr(s, ",\"counts\":");
+    put_json_array(s, counts, n + 1);
+    ds_put_char(s, '}');
 }
 
 /* Appends members that follow from the buckets of 'hist', whose sums are
@@ -758,18 +810,25 @@ put_json_stage(struct ds *s, const struct request *request,
                const struct cost_hist_snapshot *hist)
 {
     bool number = stage_is_number(kind, stage);
+    bool sampled = stage_is_sampled(kind, stage);
 
     ds_put_char(s, '{');
-    put_string_member(s, "unit", (!number ? "ns"
-                                  : kind->units && kind->units[stage]
-                                  ? kind->units[stage]
-                                  : kind->stages[stage]));
-    put_name(s, "sampled");
-    ds_put_cstr(s, stage_is_sampled(kind, stage) ? "true" : "false");
-    put_member(s, "count", hist->count);
-    put_member(s, "sum", hist->sum);
-    put_name(s, "sum_sq");
-    put_json_u128(s, hist->sum_sq);
+    if (number || !request->brief) {
+        put_string_member(s, "unit", (!number ? "ns"
+                                      : kind->units && kind->units[stage]
+                                      ? kind->units[stage]
+                                      : kind->stages[stage]));
+    }
+    if (sampled || !request->brief) {
+        put_name(s, "sampled");
+        ds_put_cstr(s, sampled ? "true" : "false");
+    }
+    put_brief_member(s, request, "count", hist->count);
+    put_brief_member(s, request, "sum", hist->sum);
+    if (hist->sum || !request->brief) {
+        put_name(s, "sum_sq");
+        put_json_u128(s, hist->sum_sq);
+    }
     if (hist->count) {
         put_member(s, "min", hist->min);
         put_member(s, "max", hist->max);
@@ -782,7 +841,7 @@ put_json_stage(struct ds *s, const struct request *request,
         if (number) {
             put_json_bounds(s, hist);
         } else {
-            put_json_buckets(s, hist);
+            put_json_buckets(s, request, hist);
         }
     }
     ds_put_char(s, '}');

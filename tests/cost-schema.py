@@ -19,7 +19,8 @@ import sys
 from typing import Any, Dict, Iterator, List
 
 # Keywords that don't restrict anything.
-COMMENTS = {"$schema", "$id", "$comment", "$defs", "title", "description"}
+COMMENTS = {"$schema", "$id", "$comment", "$defs", "title", "description",
+            "default"}
 
 TYPES = {
     "object": lambda x: isinstance(x, dict),
@@ -144,18 +145,20 @@ def sum_errors(reply: Dict[str, Any]) -> Iterator[str]:
     for part in reply.get("accounts", []) + reply.get("total", []):
         for name, stage in part.get("stages", {}).items():
             histogram = stage.get("histogram")
-            if not histogram:
+            if histogram is None:
                 continue
-            if "scale" in histogram:
-                count = (histogram["zero_count"] + histogram["overflow"]
-                         + sum(histogram["bucket_counts"]))
+            if "counts" not in histogram:
+                count = (histogram.get("zero_count", 0)
+                         + histogram.get("overflow", 0)
+                         + sum(histogram.get("bucket_counts", ())))
             else:
                 count = sum(histogram["counts"])
                 if (len(histogram["counts"])
                         != len(histogram["bounds"]) + 1):
                     yield f"{name}: {len(histogram['bounds'])} bounds"
-            if count != stage["count"]:
-                yield f"{name}: {count} in buckets of {stage['count']}"
+            if count != stage.get("count", 0):
+                yield (f"{name}: {count} in buckets of "
+                       f"{stage.get('count', 0)}")
     if reply.get("omitted") == 0 and "total" in reply:
         totals = [{**reply["accounts"][t["same_as"]], **t} if "same_as" in t
                   else t for t in reply["total"]]

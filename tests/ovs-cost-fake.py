@@ -235,6 +235,13 @@ def prepare(body: Body, stages: List[str], whole: str,
         body.counters[group] = {name: 0 for name in names}
 
 
+# What is left out with -brief if it has this value, of stages and histograms.
+USUAL = {"unit": "ns", "sampled": False, "count": 0, "sum": 0, "sum_sq": "0"}
+USUAL_HISTOGRAM = {"scale": 3, "unit": "s", "zero_threshold": 2.0 ** -30,
+                   "zero_count": 0, "offset": 0, "bucket_counts": [],
+                   "overflow": 0}
+
+
 def brief(reply: Dict[str, Any]) -> Dict[str, Any]:
     """Returns a reply to cost-show as it is with -brief."""
     reply = json.loads(json.dumps(reply))
@@ -249,6 +256,11 @@ def brief(reply: Dict[str, Any]) -> Dict[str, Any]:
             for stage in part["stages"].values():
                 for name in "mean", "stddev", "p50", "p90", "p99", "p99.9":
                     stage.pop(name, None)
+                for members, usual in ((stage, USUAL),
+                                       (stage["histogram"], USUAL_HISTOGRAM)):
+                    for name, value in usual.items():
+                        if members.get(name) == value:
+                            del members[name]
     for i, total in enumerate(reply["total"]):
         if total["accounts"] == 1 and total["kind"] in kinds:
             reply["total"][i] = {

@@ -101,12 +101,12 @@ class Distribution:
 
     @staticmethod
     def from_json(json: Dict[str, Any]) -> Distribution:
-        """Returns a stage as it is in a reply.  Raises ValueError, KeyError
-        or TypeError if it is none."""
-        d = Distribution(json["unit"], json["sampled"])
-        d.count = _natural(json["count"])
-        d.sum = _natural(json["sum"])
-        d.sum_sq = int(json["sum_sq"])
+        """Returns a stage as it is in a reply, a brief one or not.  Raises
+        ValueError, KeyError or TypeError if it is none."""
+        d = Distribution(json.get("unit", "ns"), json.get("sampled", False))
+        d.count = _natural(json.get("count", 0))
+        d.sum = _natural(json.get("sum", 0))
+        d.sum_sq = int(json.get("sum_sq", "0"))
         if d.count:
             d.min = _natural(json["min"])
             d.max = _natural(json["max"])
@@ -315,19 +315,18 @@ def _natural(value: Any) -> int:
 
 def _exponential(hist: Dict[str, Any]) -> Dict[int, int]:
     """Returns the buckets of a histogram of times."""
-    if hist["scale"] != SCALE:
+    if hist.get("scale", SCALE) != SCALE:
         raise ValueError(f"a histogram of scale {hist['scale']}")
     buckets = {}
-    first = hist["offset"] - OTLP_OFFSET + 1
-    for b, n in enumerate(hist["bucket_counts"], first):
+    first = hist.get("offset", 0) - OTLP_OFFSET + 1
+    for b, n in enumerate(hist.get("bucket_counts", ()), first):
         if _natural(n):
             if not 0 < b < N_EDGES:
                 raise ValueError("a bucket that there can't be")
             buckets[b] = n
-    if _natural(hist["zero_count"]):
-        buckets[0] = hist["zero_count"]
-    if _natural(hist["overflow"]):
-        buckets[OVERFLOW] = hist["overflow"]
+    for b, name in (0, "zero_count"), (OVERFLOW, "overflow"):
+        if _natural(hist.get(name, 0)):
+            buckets[b] = hist[name]
     return buckets
 
 
