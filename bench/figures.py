@@ -21,6 +21,10 @@ from pathlib import Path
 from statistics import median
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import memory                                                  # noqa: E402
+
 TOP = Path(__file__).resolve().parent.parent
 RESULTS = TOP / "bench/results"
 BLOCK_RE = re.compile(
@@ -94,10 +98,15 @@ def flood(result: Dict[str, Dict[str, Dict]]) -> Table:
                   "patched", "+-", "ratio"], rows)
 
 
+def memory_table(result: Dict[str, List[Dict]]) -> Table:
+    return Table(memory.HEADER, memory.cells(result["rows"]))
+
+
 TABLES: Dict[str, Callable[[Dict[str, Dict[str, Dict]]], Table]] = {
     "flood": flood,
     "instructions": instructions,
     "learning": upcalls,
+    "memory": memory_table,
     "upcalls": upcalls,
 }
 

@@ -201,6 +201,14 @@ class Figures(unittest.TestCase):
                           [" ".join(line.split()) for line in lines])
             self.assertEqual(self.replace(name, new), new)
 
+    def test_memory(self) -> None:
+        table = figures.memory_table({"rows": [
+            {"ports": 2000, "threads": 8, "accounted_mb": [1.31, 8.8, 35],
+             "resident_mb": [4.97, 14.39, 51.96]}]})
+        self.assertEqual(table.rows, [
+            ["accounted for", "2,000", "8", "1.3", "8.8", "35.0"],
+            ["of the process", "2,000", "8", "5.0", "14.4", "52.0"]])
+
     def test_nothing_there(self) -> None:
         for name in "learning", "bench upcalls":
             with self.assertRaises(figures.Failure):
