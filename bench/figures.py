@@ -98,6 +98,20 @@ def flood(result: Dict[str, Dict[str, Dict]]) -> Table:
                   "patched", "+-", "ratio"], rows)
 
 
+def kernel(result: Dict[str, Dict[str, Dict]]) -> Table:
+    def instructions_of(variant: str) -> str:
+        # The clock counts them, one in a nanosecond.
+        return f"{median(result['us'][variant]) * 1000:,.0f}"
+
+    rows = [["stock", instructions_of("stock"), "", "", "", ""]]
+    for name, r in result["ratios"].items():
+        variant, _, base = name.partition("/")
+        rows.append([variant, instructions_of(variant), base,
+                     *interval(r, 4)])
+    return Table(["variant", "instructions", "against", "ratio", "interval",
+                  "has the median"], rows)
+
+
 def memory_table(result: Dict[str, List[Dict]]) -> Table:
     return Table(memory.HEADER, memory.cells(result["rows"]))
 
@@ -105,6 +119,7 @@ def memory_table(result: Dict[str, List[Dict]]) -> Table:
 TABLES: Dict[str, Callable[[Dict[str, Dict[str, Dict]]], Table]] = {
     "flood": flood,
     "instructions": instructions,
+    "kernel": kernel,
     "learning": upcalls,
     "memory": memory_table,
     "upcalls": upcalls,

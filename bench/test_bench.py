@@ -201,6 +201,16 @@ class Figures(unittest.TestCase):
                           [" ".join(line.split()) for line in lines])
             self.assertEqual(self.replace(name, new), new)
 
+    def test_kernel(self) -> None:
+        ratio = {"median": 1.01, "low": 1, "high": 1.0204, "coverage": 0.9375}
+        table = figures.kernel({"us": {"stock": [50, 51, 52],
+                                       "off": [51, 51.5, 53]},
+                                "ratios": {"off/stock": ratio}})
+        self.assertEqual(table.rows, [
+            ["stock", "51,000", "", "", "", ""],
+            ["off", "51,500", "stock", "1.0100", "1.0000 to 1.0204",
+             "93.7%"]])
+
     def test_memory(self) -> None:
         table = figures.memory_table({"rows": [
             {"ports": 2000, "threads": 8, "accounted_mb": [1.31, 8.8, 35],
