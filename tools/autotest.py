@@ -209,6 +209,15 @@ class Suite:
         return subprocess.run(self._command() + arguments, cwd=self.tree,
                               env=self.env, check=False).returncode
 
+    def _reason(self, place: str) -> str:
+        """Returns 'place', FILE:LINE, with what is there."""
+        file, _, line = place.partition(":")
+        try:
+            text = (self.tree / "tests" / file).read_text(errors="replace")
+            return f"{place}: {text.splitlines()[int(line) - 1].strip()}"
+        except (OSError, ValueError, IndexError):
+            return place
+
     def run(self, tests: Iterable[Test], jobs: int,
             on_result: Optional[Callable[[Test, Result], None]] = None,
             on_text: Optional[Callable[[str], None]] = None
@@ -244,6 +253,8 @@ class Suite:
                         continue
                     result = Result(STATUS[match.group(2)],
                                     match.group(3) or "")
+                    if result.status == SKIP:
+                        result.detail = self._reason(result.detail)
                     results[test.key] = result
                     if on_result:
                         on_result(test, result)

@@ -29,6 +29,12 @@ def read(text: str) -> Tuple[List[Tuple[str, str]], List[str]]:
     return demands, exceptions
 
 
+def stages() -> List[str]:
+    """Returns the stages that anything is demanded of."""
+    demands, _ = read(LIST.read_text())
+    return list(dict.fromkeys(stage for stage, _ in demands))
+
+
 def demand(stage: str, results: Dict[Tuple[str, str], Result],
            text: str = "") -> None:
     """Makes those of the 'results' of 'stage' failures that may not be
@@ -37,7 +43,8 @@ def demand(stage: str, results: Dict[Tuple[str, str], Result],
     for name, part in demands:
         if name != stage:
             continue
-        keys = [key for key in results if part == "*" or part in key[1]]
+        keys = [key for key in results
+                if part == "*" or key[1].startswith(part)]
         if not keys:
             results[stage, part] = Result(FAIL, "required, but there is none")
         for key in keys:
