@@ -161,7 +161,10 @@ class Switch:
             command.wait()
         if command.returncode:
             self.check()
-            raise BenchError(f"{os.path.basename(name)} {' '.join(args)}: "
+            shown = " ".join(args)
+            if len(shown) > 200:
+                shown = shown[:200] + "..."
+            raise BenchError(f"{os.path.basename(name)} {shown}: "
                              f"{errors.strip()}")
         return output
 
