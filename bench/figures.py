@@ -82,6 +82,8 @@ def upcalls(result: Dict[str, Dict[str, Dict]]) -> Table:
 
 
 def flood(result: Dict[str, Dict[str, Dict]]) -> Table:
+    header = ["instructions", "ports", "number", "stock", "+-", "patched",
+              "+-", "ratio", "of accounting"]
     rows = []
     for where, cases in result.items():
         kind, _, n_ports = where.partition(" ")
@@ -93,9 +95,12 @@ def flood(result: Dict[str, Dict[str, Dict]]) -> Table:
                 cells += [f"{middle:,.0f}", f"{spread * 100:.1f}%"]
             ratio = median(counts["ovs"]) / median(counts["stock"])
             rows.append([case, kind, f"{int(n_ports):,}", *cells,
-                         f"{ratio:.3f}"])
-    return Table(["instructions", "ports", "number", "stock", "+-",
-                  "patched", "+-", "ratio"], rows)
+                         f"{ratio:.3f}",
+                         f"{median(counts.get('accounting', [0])):,.0f}"])
+    if all(row[-1] == "0" for row in rows):
+        # It was without accounting.
+        return Table(header[:-1], [row[:-1] for row in rows])
+    return Table(header, rows)
 
 
 def kernel(result: Dict[str, Dict[str, Dict]]) -> Table:

@@ -31,7 +31,8 @@ from pathlib import Path
 from statistics import median
 from typing import Dict, List, Tuple
 
-from daemon import BenchError, NotHere, Switch, wait_until
+from callgrind import CallgrindSwitch, Count, parse_profile
+from daemon import BenchError, NotHere
 from packets import make_packet
 from report import Context, table
 
@@ -45,21 +46,16 @@ CASES = {"stats": (["bridge_run", "bridge_wait"], "ovsdb_idl_run"),
          "flood": (["dpif_netdev_run"], "tnl_port_map_run")}
 
 
-class FloodSwitch(Switch):
+class FloodSwitch(CallgrindSwitch):
     """A switch under callgrind that floods.  Counts what happens in 'case', a
     key of CASES."""
 
     def __init__(self, tree: Path, directory: Path, kind: str,
                  n_ports: int, case: str) -> None:
         functions, self.iteration = CASES[case]
-        super().__init__(
-            tree, directory, options=["--enable-dummy", "--disable-system"],
-            wrapper=["valgrind", "--tool=callgrind",
-                     *(f"--toggle-collect={name}" for name in functions),
-                     f"--vgdb-prefix={directory}/vgdb",
-                     f"--callgrind-out-file={directory}/profile"])
+        super().__init__(tree, directory, functions,
+                         ["--enable-dummy", "--disable-system"])
         self.timeout = 600
-        self.n_dumps = 0
         self.start_database()
         self.vsctl("--no-wait", "add-br", "br0", "--", "set", "Bridge", "br0",
                    "datapath_type="
@@ -95,45 +91,37 @@ class FloodSwitch(Switch):
         self.appctl("time/warp", "5000", "5000")
         self.wake_up()                  # Replies after a warp are early.
 
-    def dump(self) -> Tuple[int, int]:
-        """Returns the numbers of instructions and of iterations of the main
-        loop since the last time."""
-        self.n_dumps += 1
-        profile = self.directory / f"profile.{self.n_dumps}"
-        done = subprocess.run(
-            ["vgdb", f"--vgdb-prefix={self.directory}/vgdb",
-             f"--pid={self.vswitchd.pid}", "dump"], text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, timeout=self.timeout)
-        if done.returncode:
-            raise BenchError(f"vgdb: {done.stdout.strip()}")
-        wait_until(lambda: profile.exists()
-                   and "\ntotals:" in profile.read_text(), "callgrind", 120)
-        text = profile.read_text()
-        match = re.search(r"\ntotals: (\d+)", text)
+    def counted(self) -> Tuple[Count, int]:
+        """Returns the instructions, and the number of iterations of the main
+        loop, since the last time."""
+        text = self.dump()
         function = re.search(rf"fn=\((\d+)\) {self.iteration}$", text, re.M)
-        if not match or not function:
+        if not function:
             raise BenchError("the main loop did not run under callgrind")
         calls = re.findall(rf"\ncfn=\({function.group(1)}\).*\n"
                            r"calls=(\d+)", text)
-        return int(match.group(1)), sum(map(int, calls))
+        return parse_profile(text), sum(map(int, calls))
 
-    def measure(self, what: str, wake_up: float = 0) -> float:
+    def measure(self, what: str, wake_up: Count = Count(0, 0)) -> Count:
         """Returns what a request takes, without iterations of the main loop if
         'wake_up' is what each of them takes, or what an iteration takes."""
         request = {"wake-up": self.wake_up, "flood": self.flood,
                    "stats": self.stats}[what]
         request()
-        self.dump()
+        self.counted()
         counts = []
         for n in (N_REQUESTS, 3 * N_REQUESTS):
             for _ in range(n):
                 request()
-            counts.append(self.dump())
-        total, iterations = (b - a for a, b in zip(*counts))
-        if what == "wake-up":
-            return total / iterations
-        return (total - iterations * wake_up) / (2 * N_REQUESTS)
+            counts.append(self.counted())
+        (few, few_iterations), (many, many_iterations) = counts
+        iterations = many_iterations - few_iterations
+
+        def each(few: float, many: float, wake_up: float) -> float:
+            if what == "wake-up":
+                return (many - few) / iterations
+            return (many - few - iterations * wake_up) / (2 * N_REQUESTS)
+        return Count(*map(each, few, many, wake_up))
 
 
 def run(context: Context) -> Dict[str, object]:
@@ -157,13 +145,17 @@ def run(context: Context) -> Dict[str, object]:
                 if case == "stats":
                     values["wake-up"] = wake_up
             for what, value in values.items():
-                counts.setdefault(what, {}).setdefault(name, []).append(value)
+                lists = counts.setdefault(what, {})
+                lists.setdefault(name, []).append(value.total)
+                if name == "ovs":
+                    lists.setdefault("accounting", []).append(value.ours)
             context.progress(f"{n_ports} {kind}, {name}: {case}")
         for what, by_tree in counts.items():
             stock, ovs = (median(by_tree[name]) for name in ("stock", "ovs"))
             rows.append([what, kind, f"{n_ports:,}", f"{stock:,.0f}",
-                         f"{ovs:,.0f}", f"{ovs / stock:.4f}"])
+                         f"{ovs:,.0f}", f"{ovs / stock:.4f}",
+                         f"{median(by_tree['accounting']):,.0f}"])
         results[f"{kind} {n_ports}"] = counts
     print(table(["instructions", "kind", "ports", "stock", "patched",
-                 "ratio"], rows))
+                 "ratio", "of accounting"], rows))
     return results

@@ -23,11 +23,11 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 from statistics import median
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, Tuple
 
+from callgrind import CallgrindSwitch, Count, parse_profile
 from daemon import BenchError, NotHere, Switch, wait_until
 from packets import make_packet
 from report import Context, ratio_json, ratio_line, table
@@ -37,64 +37,15 @@ from upcalls import COMPARISONS, OFF, STOCK, VARIANTS, Variant
 N_WARM_UP = 100                         # Packets.
 N_PACKETS = 200                         # And five times that.
 N_AT_ONCE = 50                          # What netdev-dummy queues is limited.
-OURS = re.compile(r"/(upcall-)?cost(-\w+)?\.[ch]$")
 
 
-class Count(NamedTuple):
-    """Instructions."""
-    total: float
-    ours: float                         # By accounting.
-
-
-def parse_profile(text: str) -> Count:
-    """Returns what the callgrind profile 'text' has counted.
-
-    'ours' is the cost of all lines in files that match OURS, also where they
-    were inlined, and of the functions of other files that these call."""
-    names: Dict[str, str] = {}
-    total = ours = 0
-    current = callee = False            # Is the file one of ours?
-    call = False                        # Is the next line that of a call?
-    for line in text.splitlines():
-        match = re.match(r"(fl|fi|fe|cfi|cfl)=\((\d+)\)(?: (.*))?$", line)
-        if match:
-            what, number, name = match.groups()
-            if name:
-                names[number] = name
-            mine = bool(OURS.search(names[number]))
-            if what in ("cfi", "cfl"):
-                callee = mine
-            else:
-                current = callee = mine
-        elif line.startswith("calls="):
-            call = True
-        elif re.match(r"[-+*\d]", line):
-            fields = line.split()
-            cost = int(fields[1]) if len(fields) > 1 else 0
-            if call:
-                if current and not callee:
-                    ours += cost
-                call, callee = False, current
-            elif current:
-                ours += cost
-        elif line.startswith(("totals:", "summary:")):
-            total = int(line.split()[1])
-    return Count(total, ours)
-
-
-class CountedSwitch(Switch):
+class CountedSwitch(CallgrindSwitch):
     """A switch under callgrind."""
 
     def __init__(self, tree: Path, directory: Path) -> None:
-        super().__init__(
-            tree, directory,
-            options=["--enable-dummy=override", "--disable-system"],
-            wrapper=["valgrind", "--tool=callgrind",
-                     "--toggle-collect=dp_netdev_input__",
-                     f"--vgdb-prefix={directory}/vgdb",
-                     f"--callgrind-out-file={directory}/profile"])
+        super().__init__(tree, directory, ["dp_netdev_input__"],
+                         ["--enable-dummy=override", "--disable-system"])
         self.timeout = 120
-        self.n_dumps = 0
         self.next_packet = 0
 
     def set_up(self) -> None:
@@ -144,19 +95,7 @@ class CountedSwitch(Switch):
 
     def counted(self) -> Count:
         """Returns what was counted since the last time."""
-        self.n_dumps += 1
-        profile = self.directory / f"profile.{self.n_dumps}"
-        done = subprocess.run(
-            ["vgdb", f"--vgdb-prefix={self.directory}/vgdb",
-             f"--pid={self.vswitchd.pid}", "dump"], text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, timeout=self.timeout)
-        if done.returncode:
-            raise BenchError(f"vgdb: {done.stdout.strip()}")
-        wait_until(lambda: profile.exists()
-                   and "\ntotals:" in profile.read_text(), "callgrind")
-        count = parse_profile(profile.read_text())
-        profile.unlink()
+        count = parse_profile(self.dump())
         if not count.total:
             raise BenchError("callgrind has not seen dp_netdev_input__()")
         return count

@@ -16,8 +16,8 @@ from unittest import mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import callgrind                                               # noqa: E402
 import figures                                                 # noqa: E402
-import instructions                                            # noqa: E402
 import machine                                                 # noqa: E402
 import packets                                                 # noqa: E402
 import stats                                                   # noqa: E402
@@ -119,7 +119,7 @@ class Upcalls(unittest.TestCase):
 
 class Instructions(unittest.TestCase):
     def test_profile(self) -> None:
-        count = instructions.parse_profile("""\
+        count = callgrind.parse_profile("""\
 events: Ir
 fl=(1) /src/lib/dpif-netdev.c
 fn=(1) dp_netdev_input__
@@ -158,7 +158,7 @@ fn=(5) other
 totals: 1400
 """)
         # 30 inlined, 7 and 3 of our own, 60 in a function that ours calls.
-        self.assertEqual(count, instructions.Count(1400, 100))
+        self.assertEqual(count, callgrind.Count(1400, 100))
 
 
 class Figures(unittest.TestCase):
@@ -210,6 +210,15 @@ class Figures(unittest.TestCase):
             ["stock", "51,000", "", "", "", ""],
             ["off", "51,500", "stock", "1.0100", "1.0000 to 1.0204",
              "93.7%"]])
+
+    def test_flood(self) -> None:
+        counts = {"stock": [10.0, 20.0, 30.0], "ovs": [20.0, 21.0, 22.0]}
+        table = figures.flood({"dummy 1000": {"flood": counts}})
+        row = ["flood", "dummy", "1,000", "20", "50.0%", "21", "4.8%", "1.050"]
+        self.assertEqual((len(table.header), table.rows), (8, [row]))
+        table = figures.flood({"dummy 1000": {
+            "flood": {**counts, "accounting": [7.0]}, "stats": counts}})
+        self.assertEqual((len(table.header), table.rows[0]), (9, row + ["7"]))
 
     def test_memory(self) -> None:
         table = figures.memory_table({"rows": [
