@@ -19,7 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 from statistics import median
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -121,12 +121,22 @@ def memory_table(result: Dict[str, List[Dict]]) -> Table:
     return Table(memory.HEADER, memory.cells(result["rows"]))
 
 
-TABLES: Dict[str, Callable[[Dict[str, Dict[str, Dict]]], Table]] = {
+def recording(rows: List[Dict[str, float]]) -> Table:
+    return Table(
+        ["ports", "all threads, us", "main thread, us", "of one processor",
+         "main thread held up, us, p99", "file, kB"],
+        [[f"{row['ports']:,}", f"{row['us']:,.0f}", f"{row['main_us']:,.0f}",
+          f"{row['recorded_percent']:.2f}%", f"{row['held_up_p99_us']:,.0f}",
+          f"{row['kb']:.1f}"] for row in rows])
+
+
+TABLES: Dict[str, Callable[[Any], Table]] = {
     "flood": flood,
     "instructions": instructions,
     "kernel": kernel,
     "learning": upcalls,
     "memory": memory_table,
+    "recording": recording,
     "upcalls": upcalls,
 }
 

@@ -32,9 +32,9 @@ class Context:
 
 def write_json(path: Path, command: str, args: Sequence[str],
                **found: object) -> None:
-    """Writes what 'command' with 'args', after its two trees, has found."""
+    """Writes what 'command' with 'args' has found."""
     path.write_text(json.dumps(
-        {"command": " ".join([command, "STOCKDIR", "OVSDIR", *args]),
+        {"command": " ".join([command, *args]),
          "date": time.strftime("%Y-%m-%d", time.gmtime()),
          "commit": machine.describe_commit(), **found}, indent=2) + "\n")
 
