@@ -123,11 +123,12 @@ def memory_table(result: Dict[str, List[Dict]]) -> Table:
 
 def recording(rows: List[Dict[str, float]]) -> Table:
     return Table(
-        ["ports", "all threads, us", "main thread, us", "of one processor",
-         "main thread held up, us, p99", "file, kB"],
-        [[f"{row['ports']:,}", f"{row['us']:,.0f}", f"{row['main_us']:,.0f}",
-          f"{row['recorded_percent']:.2f}%", f"{row['held_up_p99_us']:,.0f}",
-          f"{row['kb']:.1f}"] for row in rows])
+        ["ports", "all threads", "main thread", "of one processor",
+         "held up, p99", "file"],
+        [[f"{row['ports']:,}", f"{row['us']:,.0f} us",
+          f"{row['main_us']:,.0f} us", f"{row['recorded_percent']:.3f}%",
+          f"{row['held_up_p99_us']:,.0f} us", f"{row['kb']:.1f} kB"]
+         for row in rows])
 
 
 TABLES: Dict[str, Callable[[Any], Table]] = {
