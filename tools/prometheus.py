@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Optional, Tuple
 
 GO = (1, 23)                    # Oldest Go that exporter/ has to build with.
-PROMETHEUS3 = "v0.309.1"        # The version of its module; it is 3.9.1.
+# The version of its module, and its own, which a build does not know.
+PROMETHEUS3 = "v0.309.1"
+PROMETHEUS3_VERSION = "3.9.1"
 
 
 def go_version() -> Optional[Tuple[int, int]]:
@@ -67,7 +69,9 @@ def build_prometheus3(cache: Path) -> Tuple[Optional[Path], str]:
         packages = ["github.com/prometheus/prometheus/cmd/" + name
                     for name in ("prometheus", "promtool")]
         for command in (["get"] + [f"{p}@{PROMETHEUS3}" for p in packages],
-                        ["build", "-o", str(temp / "out")] + packages):
+                        ["build", "-o", str(temp / "out"),
+                         "-ldflags=-X github.com/prometheus/common/version"
+                         f".Version={PROMETHEUS3_VERSION}"] + packages):
             done = subprocess.run(
                 ["go"] + command, cwd=temp, stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
