@@ -124,10 +124,11 @@ def memory_table(result: Dict[str, List[Dict]]) -> Table:
 def recording(rows: List[Dict[str, float]]) -> Table:
     return Table(
         ["ports", "all threads", "main thread", "of one processor",
-         "held up, p99", "file"],
+         "held up, p99", "at most", "size"],
         [[f"{row['ports']:,}", f"{row['us']:,.0f} us",
           f"{row['main_us']:,.0f} us", f"{row['recorded_percent']:.3f}%",
-          f"{row['held_up_p99_us']:,.0f} us", f"{row['kb']:.1f} kB"]
+          f"{row['held_up_p99_us']:,.0f} us",
+          f"{row['held_up_max_us']:,.0f} us", f"{row['kb']:.1f} kB"]
          for row in rows])
 
 

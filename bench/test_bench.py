@@ -204,9 +204,10 @@ class Figures(unittest.TestCase):
     def test_recording(self) -> None:
         table = figures.recording([{
             "ports": 100, "us": 1234.4, "main_us": 500.6, "kb": 8.04,
-            "recorded_percent": 0.1234, "held_up_p99_us": 99.7}])
+            "recorded_percent": 0.1234, "held_up_p99_us": 99.7,
+            "held_up_max_us": 1000.2}])
         self.assertEqual(table.rows, [["100", "1,234 us", "501 us", "0.123%",
-                                       "100 us", "8.0 kB"]])
+                                       "100 us", "1,000 us", "8.0 kB"]])
 
     def test_kernel(self) -> None:
         ratio = {"median": 1.01, "low": 1, "high": 1.0204, "coverage": 0.9375}
