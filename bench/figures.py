@@ -19,11 +19,14 @@ import subprocess
 import sys
 from pathlib import Path
 from statistics import median
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
+                    Union)
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import addrs as addresses                                      # noqa: E402
 import memory                                                  # noqa: E402
+import stats                                                   # noqa: E402
 
 TOP = Path(__file__).resolve().parent.parent
 RESULTS = TOP / "bench/results"
@@ -55,9 +58,12 @@ class Table(NamedTuple):
         return "\n".join([rule, lines[0], rule, *lines[1:], rule]) + "\n"
 
 
-def interval(r: Dict[str, float], digits: int = 3) -> List[str]:
+def interval(r: Union[Dict[str, float], stats.Ratio],
+             digits: int = 3) -> List[str]:
     """Returns the cells of a ratio: how large it is, what its median lies in,
     and how often that is right."""
+    if isinstance(r, stats.Ratio):
+        r = r._asdict()
     return [f"{r['median']:.{digits}f}",
             f"{r['low']:.{digits}f} to {r['high']:.{digits}f}",
             f"{int(r['coverage'] * 1000) / 10:.1f}%"]
@@ -75,10 +81,11 @@ def instructions(result: Dict[str, Dict[str, Dict]]) -> Table:
 
 
 def upcalls(result: Dict[str, Dict[str, Dict]]) -> Table:
+    stock = result["variants"]["stock"]["ns"]
     rows = [[name, *interval(r), f"{r['difference_ns']:+.0f} ns",
              str(r["n"])] for name, r in result["ratios"].items()]
-    return Table(["time per upcall", "ratio", "interval", "has the median",
-                  "difference", "pairs"], rows)
+    return Table([f"time per upcall (stock {stock / 1e3:.2f} us)", "ratio",
+                  "interval", "has the median", "difference", "pairs"], rows)
 
 
 def flood(result: Dict[str, Dict[str, Dict]]) -> Table:
@@ -121,6 +128,106 @@ def memory_table(result: Dict[str, List[Dict]]) -> Table:
     return Table(memory.HEADER, memory.cells(result["rows"]))
 
 
+def txqueue(result: Dict[str, Any]) -> Table:
+    """What 'txqueue' has of rates, bursts and latency."""
+    def both(values: Dict[str, List[Dict[str, float]]], field: str,
+             digits: int, scale: float = 1) -> str:
+        return ", ".join(
+            f"{median(v[field] for v in values[name]) / scale:,.{digits}f}"
+            for name in ("stock", "patched"))
+
+    rows = []
+    for case, values in result["rates"].items():
+        rows.append([f"{case}: Mpps", both(values, "mpps", 3),
+                     both(values, "burst", 1), both(values, "cycles", 0),
+                     *interval(result[f"{case}: mpps"]),
+                     str(len(values["stock"]))])
+    for case, ratio in result.items():
+        if case.startswith("latency: "):
+            values = result["latency"]
+            rows.append([f"{case}, us",
+                         both(values, case.partition(" ")[2], 1, 1e3), "", "",
+                         *interval(ratio), str(len(values["stock"]))])
+    return Table(["stock, patched", "median", "packets per burst",
+                  "cycles per packet", "ratio", "interval", "has the median",
+                  "pairs"], rows)
+
+
+def histogram(result: Dict[str, Any]) -> Table:
+    return Table(["on its own, in a loop", "median", "least", "most"],
+                 [[name, *(f"{value:.1f} ns" for value in
+                           (median(ns), min(ns), max(ns)))]
+                  for name, ns in result["ns"].items()])
+
+
+def addrs(result: Dict[str, Any]) -> Table:
+    rows = []
+    for i, case in enumerate(addresses.CASES):
+        for size, times in result["us"].items():
+            of = {name: [values[i] for values in times[name]]
+                  for name in ("stock", "patched")}
+            rows.append([case, f"{int(size):,}",
+                         *(f"{median(us):,.1f} us" for us in of.values()),
+                         *interval(stats.ratio(of["stock"],
+                                               of["patched"]), 1),
+                         str(len(of["stock"]))])
+    return Table(["addresses", "veth pairs", "stock", "patched",
+                  "times faster", "interval", "has the median", "pairs"],
+                 rows)
+
+
+def stats_loop(result: Dict[str, Dict[str, Dict]]) -> Table:
+    rows = []
+    for kind, found in result.items():
+        for what, times in found["ms"].items():
+            rows.append([f"{kind}, {what}",
+                         *(f"{median(times[name]):.2f} ms"
+                           for name in ("stock", "patched")),
+                         *interval(found["stock/patched"][what], 2),
+                         str(len(times["stock"]))])
+    return Table(["1,024 ports", "stock", "patched", "times faster",
+                  "interval", "has the median", "pairs"], rows)
+
+
+def usdt(result: Dict[str, Any]) -> Table:
+    rows = []
+    for what in "upcalls", "forwarding":
+        for name, cycles in result[what]["cycles"].items():
+            r = next((r for compared, r in result[what]["ratios"].items()
+                      if compared.startswith(name + "/")), None)
+            rate = result["tsc_hz"] / median(cycles)
+            rows.append([what, name, f"{rate:,.0f}",
+                         *(interval(r) if r else [""] * 3), str(len(cycles))])
+    return Table(["a second", "variant", "median", "ratio of the time",
+                  "interval", "has the median", "pairs"], rows)
+
+
+def flow_dump(result: Dict[str, Any]) -> Table:
+    trees = list(result["trees"])
+    rows = []
+    for threads in result["threads"]:
+        cells = []
+        for name in trees:
+            times = result["trees"][name][str(threads)]
+            low, high, covers = stats.interval(times)
+            cells += [f"{median(times):.0f} ms", f"{low:.0f} to {high:.0f}"]
+        rows.append([str(threads), *cells,
+                     f"{int(covers * 1000) / 10:.1f}%", str(len(times))])
+    return Table(["revalidators", *(cell for name in trees
+                                    for cell in (name, "interval")),
+                  "has the median", "runs"], rows)
+
+
+def fleet(rows: List[List[str]]) -> Table:
+    return Table(["one Prometheus", ""], [list(row) for row in rows])
+
+
+def rules(result: Dict[str, str]) -> str:
+    """What 'ovs-cost diff' printed, as it is."""
+    return "::\n\n" + "".join(
+        f"    {line}".rstrip() + "\n" for line in result["diff"].splitlines())
+
+
 def recording(rows: List[Dict[str, float]]) -> Table:
     return Table(
         ["ports", "all threads", "main thread", "of one processor",
@@ -132,14 +239,22 @@ def recording(rows: List[Dict[str, float]]) -> Table:
          for row in rows])
 
 
-TABLES: Dict[str, Callable[[Any], Table]] = {
+TABLES: Dict[str, Callable[[Any], Union[Table, str]]] = {
+    "addrs": addrs,
+    "fleet": fleet,
     "flood": flood,
+    "flow_dump": flow_dump,
+    "histogram": histogram,
     "instructions": instructions,
     "kernel": kernel,
     "learning": upcalls,
     "memory": memory_table,
     "recording": recording,
+    "rules": rules,
+    "stats_loop": stats_loop,
+    "txqueue": txqueue,
     "upcalls": upcalls,
+    "usdt": usdt,
 }
 
 
@@ -172,8 +287,10 @@ def make(name: str, markdown: bool) -> str:
         raise Failure(f"there is no {path.relative_to(TOP)}")
     data = json.loads(path.read_text())
     table = TABLES[benchmark](data["results"][benchmark])
+    if isinstance(table, Table):
+        table = table.markdown() if markdown else table.rst()
     text = provenance(name, data)
-    return ("\n" + (table.markdown() if markdown else table.rst()) + "\n"
+    return ("\n" + table + "\n"
             + (text.replace("``", "`") if markdown else text) + "\n")
 
 

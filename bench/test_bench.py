@@ -12,6 +12,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from typing import Dict, List
 from unittest import mock
 
 sys.dont_write_bytecode = True
@@ -169,9 +170,11 @@ class Figures(unittest.TestCase):
                     "kernel": "6.1"},
         "trees": {"ovs": {"compiler": "gcc 12", "CFLAGS": "-O2",
                           "topics": "fixes"}},
-        "results": {"upcalls": {"ratios": {"on/off": {
-            "n": 9, "median": 1.0096, "low": 1.003, "high": 1.015,
-            "coverage": 1 - 20 / 512, "difference_ns": 31.4}}}},
+        "results": {"upcalls": {
+            "variants": {"stock": {"ns": 3210.0}},
+            "ratios": {"on/off": {
+                "n": 9, "median": 1.0096, "low": 1.003, "high": 1.015,
+                "coverage": 1 - 20 / 512, "difference_ns": 31.4}}}},
     }
     CELLS = ["on/off", "1.010", "1.003 to 1.015", "96.0%", "+31 ns", "9"]
 
@@ -235,6 +238,67 @@ class Figures(unittest.TestCase):
         self.assertEqual(table.rows, [
             ["accounted for", "2,000", "8", "1.3", "8.8", "35.0"],
             ["of the process", "2,000", "8", "5.0", "14.4", "52.0"]])
+
+    RATIO = {"median": 1.5, "low": 1.234, "high": 2, "coverage": 0.96}
+    CELLS_OF_RATIO = ["1.500", "1.234 to 2.000", "96.0%"]
+
+    def test_txqueue(self) -> None:
+        def rates(mpps: float) -> List[Dict[str, float]]:
+            return [{"mpps": mpps, "burst": 8, "cycles": 1500}] * 3
+
+        table = figures.txqueue({
+            "split: mpps": self.RATIO, "split: burst": self.RATIO,
+            "latency: p50": self.RATIO,
+            "latency": {"stock": [{"p50": 6800}], "patched": [{"p50": 7000}]},
+            "rates": {"split": {"stock": rates(14), "patched": rates(13)}}})
+        self.assertEqual(table.rows, [
+            ["split: Mpps", "14.000, 13.000", "8.0, 8.0", "1,500, 1,500",
+             *self.CELLS_OF_RATIO, "3"],
+            ["latency: p50, us", "6.8, 7.0", "", "", *self.CELLS_OF_RATIO,
+             "1"]])
+
+    def test_histogram(self) -> None:
+        table = figures.histogram({"ns": {"record": [3.0, 2.0, 4.06]}})
+        self.assertEqual(table.rows, [["record", "3.0 ns", "2.0 ns",
+                                       "4.1 ns"]])
+
+    def test_addrs(self) -> None:
+        table = figures.addrs({"us": {"1024": {
+            "stock": [[40000, 100, 50]], "patched": [[10, 20, 5]]}}})
+        self.assertEqual(table.rows[0], [
+            "one device", "1,024", "40,000.0 us", "10.0 us", "4000.0",
+            "4000.0 to 4000.0", "0.0%", "1"])
+
+    def test_stats_loop(self) -> None:
+        table = figures.stats_loop({"veth": {
+            "ms": {"idle loop": {"stock": [13.4], "patched": [6.5]}},
+            "stock/patched": {"idle loop": self.RATIO}}})
+        self.assertEqual(table.rows, [["veth, idle loop", "13.40 ms",
+                                       "6.50 ms", "1.50", "1.23 to 2.00",
+                                       "96.0%", "1"]])
+
+    def test_usdt(self) -> None:
+        of = {"cycles": {"none": [1000], "probes": [2000]},
+              "ratios": {"probes/none": self.RATIO}}
+        table = figures.usdt({"tsc_hz": 2e9, "upcalls": of,
+                              "forwarding": of})
+        self.assertEqual(table.rows[:2], [
+            ["upcalls", "none", "2,000,000", "", "", "", "1"],
+            ["upcalls", "probes", "1,000,000", *self.CELLS_OF_RATIO, "1"]])
+
+    def test_flow_dump(self) -> None:
+        table = figures.flow_dump({"threads": [4], "trees": {
+            "stock": {"4": [160, 170, 180]}, "ovs": {"4": [150, 151, 152]}}})
+        self.assertEqual(table.rows, [["4", "170 ms", "160 to 180", "151 ms",
+                                       "150 to 152", "75.0%", "3"]])
+
+    def test_rules(self) -> None:
+        self.assertEqual(figures.rules({"diff": "a\n\n  b\n"}),
+                         "::\n\n    a\n\n      b\n")
+
+    def test_fleet(self) -> None:
+        self.assertEqual(figures.fleet([["version", "2.42"]]).rows,
+                         [["version", "2.42"]])
 
     def test_nothing_there(self) -> None:
         for name in "learning", "bench upcalls":
