@@ -33,10 +33,10 @@ STATE_DIR = ".ovs-cost"
 # Files that autotools and the build write where a release has them too.
 GENERATED = ("aclocal.m4", "config.h.in", "configure", "configure~",
              "Makefile.in", "package.m4", "python/setup.py",
-             "build-aux/ar-lib",
-             "build-aux/compile", "build-aux/config.*", "build-aux/depcomp",
-             "build-aux/install-sh", "build-aux/ltmain.sh",
-             "build-aux/missing", "build-aux/py-compile",
+             "python/ovs/version.py", "include/openvswitch/version.h",
+             "build-aux/ar-lib", "build-aux/compile", "build-aux/config.*",
+             "build-aux/depcomp", "build-aux/install-sh",
+             "build-aux/ltmain.sh", "build-aux/missing", "build-aux/py-compile",
              "build-aux/test-driver", "m4/libtool.m4", "m4/lt*.m4",
              "tests/testsuite", "tests/*-testsuite", "*.pyc", "*.o", "*.lo")
 
