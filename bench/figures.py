@@ -17,6 +17,7 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from statistics import median
 from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
@@ -85,7 +86,7 @@ def upcalls(result: Dict[str, Dict[str, Dict]]) -> Table:
     rows = [[name, *interval(r), f"{r['difference_ns']:+.0f} ns",
              str(r["n"])] for name, r in result["ratios"].items()]
     return Table([f"time per upcall (stock {stock / 1e3:.2f} us)", "ratio",
-                  "interval", "has the median", "difference", "pairs"], rows)
+                  "interval", "confidence", "difference", "pairs"], rows)
 
 
 def flood(result: Dict[str, Dict[str, Dict]]) -> Table:
@@ -121,7 +122,7 @@ def kernel(result: Dict[str, Dict[str, Dict]]) -> Table:
         rows.append([variant, instructions_of(variant), base,
                      *interval(r, 4)])
     return Table(["variant", "instructions", "against", "ratio", "interval",
-                  "has the median"], rows)
+                  "confidence"], rows)
 
 
 def memory_table(result: Dict[str, List[Dict]]) -> Table:
@@ -149,7 +150,7 @@ def txqueue(result: Dict[str, Any]) -> Table:
                          both(values, case.partition(" ")[2], 1, 1e3), "", "",
                          *interval(ratio), str(len(values["stock"]))])
     return Table(["stock, patched", "median", "packets per burst",
-                  "cycles per packet", "ratio", "interval", "has the median",
+                  "cycles per packet", "ratio", "interval", "confidence",
                   "pairs"], rows)
 
 
@@ -172,7 +173,7 @@ def addrs(result: Dict[str, Any]) -> Table:
                                                of["patched"]), 1),
                          str(len(of["stock"]))])
     return Table(["addresses", "veth pairs", "stock", "patched",
-                  "times faster", "interval", "has the median", "pairs"],
+                  "times faster", "interval", "confidence", "pairs"],
                  rows)
 
 
@@ -186,7 +187,7 @@ def stats_loop(result: Dict[str, Dict[str, Dict]]) -> Table:
                          *interval(found["stock/patched"][what], 2),
                          str(len(times["stock"]))])
     return Table(["1,024 ports", "stock", "patched", "times faster",
-                  "interval", "has the median", "pairs"], rows)
+                  "interval", "confidence", "pairs"], rows)
 
 
 def usdt(result: Dict[str, Any]) -> Table:
@@ -199,7 +200,7 @@ def usdt(result: Dict[str, Any]) -> Table:
             rows.append([what, name, f"{rate:,.0f}",
                          *(interval(r) if r else [""] * 3), str(len(cycles))])
     return Table(["a second", "variant", "median", "ratio of the time",
-                  "interval", "has the median", "pairs"], rows)
+                  "interval", "confidence", "pairs"], rows)
 
 
 def flow_dump(result: Dict[str, Any]) -> Table:
@@ -215,7 +216,7 @@ def flow_dump(result: Dict[str, Any]) -> Table:
                      f"{int(covers * 1000) / 10:.1f}%", str(len(times))])
     return Table(["revalidators", *(cell for name in trees
                                     for cell in (name, "interval")),
-                  "has the median", "runs"], rows)
+                  "confidence", "runs"], rows)
 
 
 def fleet(rows: List[List[str]]) -> Table:
@@ -258,7 +259,7 @@ TABLES: Dict[str, Callable[[Any], Union[Table, str]]] = {
 }
 
 
-def provenance(name: str, data: Dict[str, Dict]) -> str:
+def provenance(name: str, data: Dict[str, Dict], markdown: bool) -> str:
     """Says with what 'data' was measured."""
     where, tree = data["machine"], data["trees"]["ovs"]
     machine = "virtual machine" if where["virtual"] else "no hypervisor"
@@ -267,13 +268,10 @@ def provenance(name: str, data: Dict[str, Dict]) -> str:
             f"{where['cores']} cores, {machine}, Linux {where['kernel']}, "
             f"{tree['compiler']}, ``{tree['CFLAGS']}``; with the topics "
             f"{tree['topics']}.")
-    lines, line = [], ""
-    for word in text.split():
-        if line and len(line) + 1 + len(word) > 79:
-            lines.append(line)
-            line = ""
-        line += (" " if line else "") + word
-    return "\n".join(lines + [line]) + "\n"
+    if markdown:
+        return text.replace("``", "`") + "\n"
+    return textwrap.fill(text, 79, break_long_words=False,
+                         break_on_hyphens=False) + "\n"
 
 
 def make(name: str, markdown: bool) -> str:
@@ -289,9 +287,7 @@ def make(name: str, markdown: bool) -> str:
     table = TABLES[benchmark](data["results"][benchmark])
     if isinstance(table, Table):
         table = table.markdown() if markdown else table.rst()
-    text = provenance(name, data)
-    return ("\n" + table + "\n"
-            + (text.replace("``", "`") if markdown else text) + "\n")
+    return "\n" + table + "\n" + provenance(name, data, markdown) + "\n"
 
 
 def replace(path: Path, text: str) -> str:
