@@ -33,7 +33,8 @@ STATE_DIR = ".ovs-cost"
 # Files that autotools and the build write where a release has them too.
 GENERATED = ("aclocal.m4", "config.h.in", "configure", "configure~",
              "Makefile.in", "package.m4", "python/setup.py",
-             "python/ovs/version.py", "include/openvswitch/version.h",
+             "python/ovs/dirs.py", "python/ovs/version.py",
+             "include/openvswitch/version.h", "debian/copyright",
              "build-aux/ar-lib", "build-aux/compile", "build-aux/config.*",
              "build-aux/depcomp", "build-aux/install-sh",
              "build-aux/ltmain.sh", "build-aux/missing", "build-aux/py-compile",
