@@ -88,6 +88,7 @@ type target struct {
 	refreshes uint64
 	failures  uint64
 	complaint map[string]string // By report, "" for all of them.
+	apart     bool              // Do reports have to be asked for one by one?
 	metrics   []prometheus.Metric
 }
 
@@ -231,6 +232,7 @@ func (t *target) refresh() {
 	metrics, err := t.ask()
 	if err != nil {
 		t.failures++
+		t.apart = false // What is there later may be another daemon.
 	}
 	t.complain("", err)
 	t.read = time.Now()
@@ -300,9 +302,24 @@ func (s socketSource) Call(method string, params ...string) ([]byte, error) {
 
 func (s socketSource) Close() error { return s.conn.Close() }
 
+// together is a Source that has replies to some commands already.
+type together struct {
+	Source
+	replies map[string][]byte
+}
+
+func (s together) Call(method string, params ...string) ([]byte, error) {
+	if reply, ok := s.replies[method]; ok {
+		return reply, nil
+	}
+	return s.Source.Call(method, params...)
+}
+
 // ask returns the metrics of what the daemon replies.  It connects anew each
-// time, so a daemon that has been started again is found.  An error is of the
-// connection: a report that the daemon refuses is left out.
+// time, so a daemon that has been started again is found.  All reports come in
+// one reply, which takes its main thread less, unless that would be too long or
+// the daemon can't do so.  An error is of the connection: a report that the
+// daemon refuses is left out.
 func (t *target) ask() ([]prometheus.Metric, error) {
 	options := &t.collector.options
 	ctx, cancel := context.WithTimeout(context.Background(), options.Timeout)
@@ -316,6 +333,17 @@ func (t *target) ask() ([]prometheus.Metric, error) {
 	params := []string{"-hist", "-n", strconv.Itoa(max(options.Accounts, sumAccounts))}
 	if options.Threads > 0 {
 		params = append(params, "-thread")
+	}
+	if !t.apart {
+		problem, err := try(source, func(reply []byte) error {
+			replies, err := report.ParseTogether(reply)
+			source = together{source, replies}
+			return err
+		}, report.Together, append(params, report.Names...)...)
+		if err != nil {
+			return nil, err
+		}
+		t.apart = problem != nil
 	}
 	a := answer{target: t.label(), options: options}
 	for _, name := range report.Names {

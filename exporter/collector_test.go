@@ -401,8 +401,10 @@ func TestCache(t *testing.T) {
 		}()
 	}
 	wait.Wait()
-	// set-options, a request for each report, and the limit.
-	want := [][]string{{"set-options", "--format", "json"}}
+	// set-options, all reports, which this daemon refuses, then a request for
+	// each, and the limit.
+	want := [][]string{{"set-options", "--format", "json"},
+		append([]string{"cost/show", "-hist", "-n", "3"}, report.Names...)}
 	for _, name := range report.Names {
 		want = append(want, []string{name + "/cost-show", "-hist", "-n", "3"})
 	}
@@ -419,6 +421,77 @@ func TestCache(t *testing.T) {
 	gather(t, c)
 	if n := value(gather(t, c).one(t, "ovs_cost_refreshes_total")); n != 2 {
 		t.Errorf("%v refreshes", n)
+	}
+}
+
+// What a daemon that does so replies for all reports makes the same metrics as
+// replies for each; it is asked for what is missing.
+func TestTogether(t *testing.T) {
+	replies := fake.Replies(t, "testdata")
+	dir := t.TempDir()
+	start(t, dir, 1, replies)
+	want := gather(t, collector(t, Options{RunDir: dir}))
+
+	dir = t.TempDir()
+	refused := ""
+	d := start(t, dir, 1, func(method string, params []string) (string, string) {
+		if method != report.Together || refused != "" {
+			return replies(method, params)
+		}
+		var all []string
+		for _, name := range params[3:] {
+			if name != "bridge" {
+				reply, _ := replies(name+"/cost-show", nil)
+				all = append(all, reply)
+			}
+		}
+		limit, _ := replies("revalidator/cost-limit", nil)
+		all = append(all, limit)
+		return `{"version": 1, "replies": [` + strings.Join(all, ",") + "]}", ""
+	})
+	c := collector(t, Options{RunDir: dir})
+	commands := func() (names []string) {
+		for _, command := range d.Commands() {
+			names = append(names, command[0])
+		}
+		return names
+	}
+	got := gather(t, c)
+	for name, family := range want {
+		if strings.HasPrefix(name, "ovs_cost_refresh") {
+			continue
+		}
+		if got[name].String() != family.String() {
+			t.Errorf("%s: %v, not %v", name, got[name], family)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d metrics, not %d", len(got), len(want))
+	}
+	first := []string{"set-options", "cost/show", "bridge/cost-show"}
+	if !slices.Equal(commands(), first) {
+		t.Errorf("%v", commands())
+	}
+
+	// Once refused, it is not asked again, until the connection fails.
+	refused = "too long"
+	gather(t, c)
+	gather(t, c)
+	n := 0
+	for _, name := range commands() {
+		if name == report.Together {
+			n++
+		}
+	}
+	if n != 2 {
+		t.Errorf("asked %d times", n)
+	}
+	d.Stop()
+	gather(t, c)
+	d = start(t, dir, 2, replies)
+	gather(t, c)
+	if all := commands(); len(all) < 2 || all[1] != report.Together {
+		t.Errorf("%v", all)
 	}
 }
 

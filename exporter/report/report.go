@@ -147,6 +147,31 @@ func ParseLimit(data []byte) (*Limit, error) {
 	return &limit, nil
 }
 
+// Together is the command that has the replies to those of several reports.
+const Together = "cost/show"
+
+// ParseTogether returns the replies in a reply to it, by their commands.
+func ParseTogether(data []byte) (map[string][]byte, error) {
+	var all struct {
+		Replies []json.RawMessage `json:"replies"`
+	}
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, fmt.Errorf("%s: %w", Together, err)
+	}
+	replies := map[string][]byte{}
+	for _, reply := range all.Replies {
+		var of struct {
+			Report  string `json:"report"`
+			Command string `json:"command"`
+		}
+		if err := json.Unmarshal(reply, &of); err != nil {
+			return nil, fmt.Errorf("%s: %w", Together, err)
+		}
+		replies[of.Report+"/"+of.Command] = reply
+	}
+	return replies, nil
+}
+
 func unmarshal(data []byte, reply any, header *Header, report, command string) error {
 	name := report + "/" + command
 	var version struct {

@@ -18,8 +18,8 @@ type Handler func(method string, params []string) (result string, errText string
 type Daemon struct {
 	Path string
 	// Cut is how many bytes of each reply but the first one of a connection
-	// are sent, 0 for all.  If Hang is true, the connection stays open after
-	// that.  Both are to be set before somebody connects.
+	// are sent, 0 for all.  If it is longer, the connection is closed after
+	// that, unless Hang is true.  Both are to be set before somebody connects.
 	Cut  int
 	Hang bool
 	// ID is added to each reply's identifier.
@@ -104,8 +104,8 @@ func (d *Daemon) serve(conn net.Conn) {
 		if err != nil {
 			text = []byte(result) // Not JSON, as the handler wants it.
 		}
-		if d.Cut > 0 && !first {
-			conn.Write(text[:min(d.Cut, len(text))])
+		if d.Cut > 0 && d.Cut < len(text) && !first {
+			conn.Write(text[:d.Cut])
 			if !d.Hang {
 				conn.Close()
 				return
