@@ -45,6 +45,22 @@ class Table(NamedTuple):
     header: List[str]
     rows: List[List[str]]
 
+    def narrow(self) -> Table:
+        """Returns this without columns that say the same in each row, of how
+        often intervals are right, which their header says then, and of how
+        many pairs there were, which the command or its help says."""
+        header, columns = list(self.header), list(zip(*self.rows))
+        keep = []
+        for i, (name, cells) in enumerate(zip(header, columns)):
+            values = set(cells) - {""}
+            keep.append(name not in ("confidence", "pairs")
+                        or len(values) != 1)
+            if name == "confidence" and not keep[i]:
+                header[i - 1] += f" ({values.pop()})"
+        return Table([h for h, k in zip(header, keep) if k],
+                     [[c for c, k in zip(row, keep) if k]
+                      for row in self.rows])
+
     def markdown(self) -> str:
         lines = [self.header, ["---"] * len(self.header), *self.rows]
         return "".join("| " + " | ".join(line) + " |\n" for line in lines)
@@ -139,19 +155,18 @@ def txqueue(result: Dict[str, Any]) -> Table:
 
     rows = []
     for case, values in result["rates"].items():
-        rows.append([f"{case}: Mpps", both(values, "mpps", 3),
+        rows.append([case, both(values, "mpps", 3),
                      both(values, "burst", 1), both(values, "cycles", 0),
                      *interval(result[f"{case}: mpps"]),
                      str(len(values["stock"]))])
     for case, ratio in result.items():
         if case.startswith("latency: "):
             values = result["latency"]
-            rows.append([f"{case}, us",
+            rows.append([case.replace(":", ""),
                          both(values, case.partition(" ")[2], 1, 1e3), "", "",
                          *interval(ratio), str(len(values["stock"]))])
-    return Table(["stock, patched", "median", "packets per burst",
-                  "cycles per packet", "ratio", "interval", "confidence",
-                  "pairs"], rows)
+    return Table(["stock, patched", "Mpps, or us", "burst", "cycles", "ratio",
+                  "interval", "confidence", "pairs"], rows)
 
 
 def histogram(result: Dict[str, Any]) -> Table:
@@ -286,6 +301,7 @@ def make(name: str, markdown: bool) -> str:
     data = json.loads(path.read_text())
     table = TABLES[benchmark](data["results"][benchmark])
     if isinstance(table, Table):
+        table = table.narrow()
         table = table.markdown() if markdown else table.rst()
     return "\n" + table + "\n" + provenance(name, data, markdown) + "\n"
 

@@ -37,7 +37,8 @@ GENERATED = ("aclocal.m4", "config.h.in", "configure", "configure~",
              "include/openvswitch/version.h", "debian/copyright",
              "build-aux/ar-lib", "build-aux/compile", "build-aux/config.*",
              "build-aux/depcomp", "build-aux/install-sh",
-             "build-aux/ltmain.sh", "build-aux/missing", "build-aux/py-compile",
+             "build-aux/ltmain.sh", "build-aux/missing",
+             "build-aux/py-compile",
              "build-aux/test-driver", "m4/libtool.m4", "m4/lt*.m4",
              "tests/testsuite", "tests/*-testsuite", "*.pyc", "*.o", "*.lo")
 
