@@ -75,15 +75,17 @@ class Table(NamedTuple):
         return "\n".join([rule, lines[0], rule, *lines[1:], rule]) + "\n"
 
 
-def interval(r: Union[Dict[str, float], stats.Ratio],
-             digits: int = 3) -> List[str]:
+def confidence(coverage: float) -> str:
+    """Returns how often an interval is right, never rounded up."""
+    return f"{int(coverage * 1000) / 10:.1f}%"
+
+
+def interval(r: Dict[str, float], digits: int = 3) -> List[str]:
     """Returns the cells of a ratio: how large it is, what its median lies in,
     and how often that is right."""
-    if isinstance(r, stats.Ratio):
-        r = r._asdict()
     return [f"{r['median']:.{digits}f}",
             f"{r['low']:.{digits}f} to {r['high']:.{digits}f}",
-            f"{int(r['coverage'] * 1000) / 10:.1f}%"]
+            confidence(r["coverage"])]
 
 
 def instructions(result: Dict[str, Dict[str, Dict]]) -> Table:
@@ -185,7 +187,7 @@ def addrs(result: Dict[str, Any]) -> Table:
             rows.append([case, f"{int(size):,}",
                          *(f"{median(us):,.1f} us" for us in of.values()),
                          *interval(stats.ratio(of["stock"],
-                                               of["patched"]), 1),
+                                               of["patched"]).as_dict(), 1),
                          str(len(of["stock"]))])
     return Table(["addresses", "veth pairs", "stock", "patched",
                   "times faster", "interval", "confidence", "pairs"],
@@ -227,8 +229,8 @@ def flow_dump(result: Dict[str, Any]) -> Table:
             times = result["trees"][name][str(threads)]
             low, high, covers = stats.interval(times)
             cells += [f"{median(times):.0f} ms", f"{low:.0f} to {high:.0f}"]
-        rows.append([str(threads), *cells,
-                     f"{int(covers * 1000) / 10:.1f}%", str(len(times))])
+        rows.append([str(threads), *cells, confidence(covers),
+                     str(len(times))])
     return Table(["revalidators", *(cell for name in trees
                                     for cell in (name, "interval")),
                   "confidence", "runs"], rows)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -433,9 +434,9 @@ func TestTogether(t *testing.T) {
 	want := gather(t, collector(t, Options{RunDir: dir}))
 
 	dir = t.TempDir()
-	refused := ""
+	var refuse atomic.Bool
 	d := start(t, dir, 1, func(method string, params []string) (string, string) {
-		if method != report.Together || refused != "" {
+		if method != report.Together || refuse.Load() {
 			return replies(method, params)
 		}
 		var all []string
@@ -474,7 +475,7 @@ func TestTogether(t *testing.T) {
 	}
 
 	// Once refused, it is not asked again, until the connection fails.
-	refused = "too long"
+	refuse.Store(true)
 	gather(t, c)
 	gather(t, c)
 	n := 0
