@@ -54,7 +54,7 @@ class FloodSwitch(CallgrindSwitch):
     key of CASES."""
 
     def __init__(self, tree: Path, directory: Path, kind: str,
-                 n_ports: int, case: str) -> None:
+                 n_ports: int, case: str, accounting_off: bool) -> None:
         functions, self.iteration = CASES[case]
         super().__init__(tree, directory, functions,
                          ["--enable-dummy", "--disable-system"])
@@ -66,7 +66,8 @@ class FloodSwitch(CallgrindSwitch):
                    "fail-mode=secure", "--", "set", "Open_vSwitch", ".",
                    "other_config:stats-update-interval=5000",
                    "other_config:max-idle=3600000",
-                   "other_config:max-revalidator=3600000")
+                   "other_config:max-revalidator=3600000",
+                   *["other_config:cost-accounting=false"] * accounting_off)
         self.start()
         if kind == "veth":
             links = "".join(f"link add p{i} type veth peer name q{i}\n"
@@ -143,7 +144,8 @@ def run(context: Context) -> Dict[str, object]:
             if case == "flood" and kind != "dummy":
                 continue
             where = context.directory / f"{name}-{kind}-{n_ports}-{case}-{n}"
-            with FloodSwitch(tree, where, kind, n_ports, case) as switch:
+            with FloodSwitch(tree, where, kind, n_ports, case,
+                             context.args.accounting_off) as switch:
                 wake_up = switch.measure("wake-up")
                 values = {case: switch.measure(case, wake_up)}
                 if case == "stats":
