@@ -8,9 +8,11 @@ Where the switch drops packets, --drops is a shell command that prints how many
 it has dropped.  Then exactly as many have to be missing, those that arrive
 have to be in order all the same, and none may arrive twice.
 
-Never are more packets under way than fit into every ring, and into the
-kernel's backlog of a CPU (net.core.netdev_max_backlog, 1000, which is there
-for others, too), so that one that does not arrive was lost in the switch.
+Never are more packets under way than fit into every ring, and into the send
+buffer of one packet socket, so that one that does not arrive was lost in the
+switch.  (When that buffer is full, DPDK's net_af_packet leaves packets in its
+ring until it sends another one, and forgets them if it is closed.  Packets are
+in there until the kernel has brought them to the other end of a veth pair.)
 Each change is a shell command, one line of standard input; they are run in a
 random order, over and over, each at least once.
 
@@ -28,7 +30,8 @@ import sys
 import time
 
 MAGIC = bytes.fromhex("7c05a11e")
-MAX_UNDER_WAY = 900
+MAX_UNDER_WAY = 1000
+TRUESIZE = 1600                 # Bytes, at most, of a packet in the kernel.
 BATCH = 40                      # Packets sent at a time, at most.
 MAX_TSO_UNDER_WAY = 2           # Fewer, because the socket has less room.
 LONG = 1500                     # Bytes.
@@ -88,8 +91,9 @@ class Traffic:
         self.long_every = args.long_every
         self.drops = args.drops
         self.n_segments = args.segments
-        self.max_under_way = MAX_UNDER_WAY
         self.source = open_device(args.source, 0)
+        self.max_under_way = min(MAX_UNDER_WAY, self.source.getsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDBUF) // TRUESIZE)
         if args.segments > 1:
             self.max_under_way = MAX_TSO_UNDER_WAY * args.segments
             self.source.setsockopt(263, 15, 1)  # SOL_PACKET, PACKET_VNET_HDR
