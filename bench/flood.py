@@ -72,9 +72,13 @@ class FloodSwitch(CallgrindSwitch):
         if kind == "veth":
             links = "".join(f"link add p{i} type veth peer name q{i}\n"
                             f"link set q{i} up\n" for i in range(n_ports))
+            within = ["nsenter", "--net", f"--target={self.vswitchd.pid}"]
+            # They would get packets of the kernel.
             subprocess.run(
-                ["nsenter", "--net", f"--target={self.vswitchd.pid}",
-                 "ip", "-batch", "-"], input=links, text=True, check=True)
+                [*within, "sysctl", "-q", "-w",
+                 "net.ipv6.conf.default.disable_ipv6=1"], check=True)
+            subprocess.run([*within, "ip", "-batch", "-"], input=links,
+                           text=True, check=True)
         ports: List[str] = []
         for i in range(n_ports):
             ports += ["--", "add-port", "br0", f"p{i}", "--", "set",
