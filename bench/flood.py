@@ -139,7 +139,10 @@ def run(context: Context) -> Dict[str, object]:
         raise NotHere("there is no valgrind")
     rows = []
     results: Dict[str, object] = {}
-    for kind, n_ports in itertools.product(context.args.kinds or OVS_TYPE,
+    kinds = context.args.kinds or OVS_TYPE
+    if not OVS_TYPE.keys() >= set(kinds):
+        raise NotHere("it takes ports of kinds " + ", ".join(OVS_TYPE))
+    for kind, n_ports in itertools.product(kinds,
                                            context.args.ports or PORTS):
         counts: Dict[str, Dict[str, List[float]]] = {}
         for case, n, (name, tree) in itertools.product(

@@ -281,7 +281,7 @@ def run(context: Context) -> Dict[str, object]:
         raise NotHere("there is no bpftrace")
     results: Dict[str, object] = {}
     rows, lines = [], []
-    for kind in KINDS:
+    for kind in context.args.kinds or KINDS:
         if kind == "kernel" and not has_kernel_datapath():
             lines.append("kernel: there is no openvswitch module here")
             continue
