@@ -284,7 +284,10 @@ def provenance(name: str, data: Dict[str, Dict], markdown: bool) -> str:
             f"{data['date']}, commit {data['commit']}; {where['cpu']}, "
             f"{where['cores']} cores, {machine}, Linux {where['kernel']}, "
             f"{tree['compiler']}, ``{tree['CFLAGS']}``; with the topics "
-            f"{tree['topics']}.")
+            f"{tree['topics']}")
+    if tree.get("patches"):
+        text += f", of their patches only {tree['patches']}"
+    text += "."
     if markdown:
         return text.replace("``", "`") + "\n"
     return textwrap.fill(text, 79, break_long_words=False,

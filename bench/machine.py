@@ -68,8 +68,9 @@ def describe_tree(tree: Path) -> Dict[str, str]:
         facts["CC"].split() + ["--version"], stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, text=True, check=False).stdout
         .partition("\n")[0] if facts["CC"] else "")
-    state = read(tree / ".ovs-cost/state")
-    facts["topics"] = " ".join(json.loads(state)["topics"]) if state else ""
+    state = json.loads(read(tree / ".ovs-cost/state") or "{}")
+    facts["topics"] = " ".join(state.get("topics", []))
+    facts["patches"] = " ".join(state.get("only", []))
     return facts
 
 

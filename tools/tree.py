@@ -309,11 +309,13 @@ def read_patch(patch: Patch, changed: Optional[Path] = None) -> None:
 
 
 def select(patches: List[Patch], numbers: Iterable[str]) -> List[Patch]:
-    """Returns those of 'patches' that have 'numbers'."""
+    """Returns those of 'patches' that have 'numbers', and those that they
+    need."""
     numbers = set(numbers)
     unknown = numbers - {p.number for p in patches}
     if unknown:
         fail(f"there is no patch {' '.join(sorted(unknown))}")
+    numbers.update(n for p in patches if p.number in numbers for n in p.needs)
     return [p for p in patches if p.number in numbers]
 
 
@@ -389,6 +391,7 @@ class State:
     base_id: str = ""
     base_name: str = REFERENCE  # In bases/.
     topics: List[str] = field(default_factory=list)
+    only: List[str] = field(default_factory=list)  # Of their patches.
     head: str = ""              # The last commit that prepare made.
     links: List[str] = field(default_factory=list)
     patched: List[str] = field(default_factory=list)
