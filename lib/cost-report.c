@@ -42,8 +42,8 @@ static const struct {
 };
 
 /* A reply is at most so many kB long, for the sake of the main thread, which
- * has to send it.  Text, which it has to quote first, takes it some 3 ms for
- * each MB, JSON, which is ready to be sent, 0.7 ms. */
+ * has to send it.  Text, which it has to quote first, takes it longer than
+ * JSON, which is ready to be sent. */
 #define MAX_TEXT_KB 256
 #define MAX_JSON_KB 2048
 
