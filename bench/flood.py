@@ -27,6 +27,7 @@ from __future__ import annotations
 import itertools
 import re
 import subprocess
+import time
 from pathlib import Path
 from statistics import median
 from typing import Dict, List, Tuple
@@ -110,6 +111,21 @@ class FloodSwitch(CallgrindSwitch):
                            r"calls=(\d+)", text)
         return parse_profile(text), sum(map(int, calls))
 
+    def settle(self) -> None:
+        """Waits until an iteration takes what those before did: the kernel
+        tells of devices, and what becomes of them, for a while."""
+        last = 0.0
+        for _ in range(100):
+            for _ in range(N_REQUESTS):
+                self.wake_up()
+            count, iterations = self.counted()
+            each = count.total / iterations
+            if abs(each - last) < 0.01 * each:
+                return
+            last = each
+            time.sleep(0.5)
+        raise BenchError("iterations of the main loop differ")
+
     def measure(self, what: str, wake_up: Count = Count(0, 0)) -> Count:
         """Returns what a request takes, without iterations of the main loop if
         'wake_up' is what each of them takes, or what an iteration takes."""
@@ -153,6 +169,7 @@ def run(context: Context) -> Dict[str, object]:
             where = context.directory / f"{name}-{kind}-{n_ports}-{case}-{n}"
             with FloodSwitch(tree, where, kind, n_ports, case,
                              context.args.accounting_off) as switch:
+                switch.settle()
                 wake_up = switch.measure("wake-up")
                 values = {case: switch.measure(case, wake_up)}
                 if case == "stats":

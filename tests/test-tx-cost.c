@@ -36,7 +36,6 @@ enum { N_TIMES = 31 };
 
 /* A thread that sends to all ports. */
 struct sender {
-    pthread_t thread;
     struct tx_cost *ports;
     size_t n_ports;
     unsigned int n_bursts;              /* To each port. */
@@ -141,17 +140,17 @@ show_memory(struct ovs_cmdl_context *ctx)
     print_memory("idle", before, n_ports);
 
     for (int pass = 0; pass < 2; pass++) {
+        /* One thread after the other: all of them advance the same clock. */
         for (size_t i = 0; i < n_threads; i++) {
+            pthread_t thread;
+
             senders[i].n_bursts = pass ? n_bursts : 1;
-            senders[i].thread = ovs_thread_create("sender", send_bursts,
-                                                  &senders[i]);
+            thread = ovs_thread_create("sender", send_bursts, &senders[i]);
+            /* What it replaces is given back meanwhile. */
+            ovsrcu_quiesce_start();
+            xpthread_join(thread, NULL);
+            ovsrcu_quiesce_end();
         }
-        /* What the threads replace is given back meanwhile. */
-        ovsrcu_quiesce_start();
-        for (size_t i = 0; i < n_threads; i++) {
-            xpthread_join(senders[i].thread, NULL);
-        }
-        ovsrcu_quiesce_end();
         print_memory(pass ? "many bursts" : "a burst each", before, n_ports);
     }
 
