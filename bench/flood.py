@@ -106,7 +106,7 @@ class FloodSwitch(CallgrindSwitch):
         text = self.dump()
         function = re.search(rf"fn=\((\d+)\) {self.iteration}$", text, re.M)
         if not function:
-            raise BenchError("the main loop did not run under callgrind")
+            return parse_profile(text), 0
         calls = re.findall(rf"\ncfn=\({function.group(1)}\).*\n"
                            r"calls=(\d+)", text)
         return parse_profile(text), sum(map(int, calls))
@@ -119,7 +119,7 @@ class FloodSwitch(CallgrindSwitch):
             for _ in range(N_REQUESTS):
                 self.wake_up()
             count, iterations = self.counted()
-            each = count.total / iterations
+            each = count.total / max(iterations, 1)
             if abs(each - last) < 0.01 * each:
                 return
             last = each
@@ -141,6 +141,8 @@ class FloodSwitch(CallgrindSwitch):
             counts.append(self.counted())
         (few, few_iterations), (many, many_iterations) = counts
         iterations = many_iterations - few_iterations
+        if iterations <= 0:
+            raise BenchError("the main loop did not run under callgrind")
 
         def each(few: float, many: float, wake_up: float) -> float:
             if what == "wake-up":
