@@ -86,7 +86,9 @@ window_free(struct cost_hist_window *window)
 void
 cost_hist_init(struct cost_hist *hist)
 {
-    ovsrcu_init(&hist->window, &no_window);
+    for (size_t i = 0; i < COST_HIST_N_WINDOWS; i++) {
+        ovsrcu_init(&hist->windows[i], &no_window);
+    }
     atomic_init(&hist->sum, 0);
     atomic_init(&hist->sum_sq_lo, 0);
     atomic_init(&hist->sum_sq_hi, 0);
@@ -98,19 +100,23 @@ cost_hist_init(struct cost_hist *hist)
 void
 cost_hist_uninit(struct cost_hist *hist)
 {
-    window_free(ovsrcu_get_protected(struct cost_hist_window *,
-                                     &hist->window));
+    for (size_t i = 0; i < COST_HIST_N_WINDOWS; i++) {
+        window_free(ovsrcu_get_protected(struct cost_hist_window *,
+                                         &hist->windows[i]));
+    }
 }
 
-/* Makes the window of 'hist' wide enough for 'bucket', too. */
-void
-cost_hist_widen__(struct cost_hist *hist, unsigned int bucket)
+/* Makes windows[idx] of 'hist' wide enough for 'bucket', too, and returns
+ * it. */
+struct cost_hist_window *
+cost_hist_widen__(struct cost_hist *hist, size_t idx, unsigned int bucket)
 {
     struct cost_hist_window *old, *window;
     unsigned int first = ROUND_DOWN(bucket, COST_HIST_CHUNK);
     unsigned int end = MIN(first + COST_HIST_CHUNK, COST_HIST_N_BUCKETS);
 
-    old = ovsrcu_get_protected(struct cost_hist_window *, &hist->window);
+    old = ovsrcu_get_protected(struct cost_hist_window *,
+                               &hist->windows[idx]);
     if (old->n) {
         first = MIN(first, old->first);
         end = MAX(end, old->first + old->n);
@@ -122,7 +128,7 @@ cost_hist_widen__(struct cost_hist *hist, unsigned int bucket)
     window->n = end - first;
     for (unsigned int i = 0; i < window->n; i++) {
         unsigned int old_i = first + i - old->first;
-        uint64_t n = 0;
+        uint32_t n = 0;
 
         if (old_i < old->n) {
             atomic_read_relaxed(&old->buckets[old_i], &n);
@@ -130,8 +136,28 @@ cost_hist_widen__(struct cost_hist *hist, unsigned int bucket)
         atomic_init(&window->buckets[i], n);
     }
     cost_memory_add(window_size(window));
-    ovsrcu_set(&hist->window, window);
+    ovsrcu_set(&hist->windows[idx], window);
     window_free(old);
+    return window;
+}
+
+/* Counts in 'hist' that 'bucket' has reached 2**32 once more. */
+void
+cost_hist_carry__(struct cost_hist *hist, unsigned int bucket)
+{
+    cost_hist_increment(hist, COST_HIST_HIGH, bucket);
+}
+
+/* Returns what bucket 'i' of windows[idx], 'window', stands for. */
+static uint64_t
+window_get(const struct cost_hist_window *window_, size_t idx, size_t i)
+{
+    struct cost_hist_window *window = CONST_CAST(struct cost_hist_window *,
+                                                 window_);
+    uint32_t n;
+
+    atomic_read_relaxed(&window->buckets[i], &n);
+    return (uint64_t) n << (idx == COST_HIST_HIGH ? 32 : 0);
 }
 
 /* Adds 'n' to '*sum', modulo 2**128. */
@@ -159,7 +185,6 @@ void
 cost_hist_read(const struct cost_hist *hist_, struct cost_hist_snapshot *snap)
 {
     struct cost_hist *hist = CONST_CAST(struct cost_hist *, hist_);
-    struct cost_hist_window *window;
 
     cost_hist_snapshot_init(snap, &cost_hist_exponential);
     atomic_read_relaxed(&hist->sum, &snap->sum);
@@ -167,11 +192,16 @@ cost_hist_read(const struct cost_hist *hist_, struct cost_hist_snapshot *snap)
     atomic_read_relaxed(&hist->sum_sq_hi, &snap->sum_sq.u64.hi);
     atomic_read_relaxed(&hist->min, &snap->min);
     atomic_read_relaxed(&hist->max, &snap->max);
-    window = ovsrcu_get(struct cost_hist_window *, &hist->window);
-    for (size_t i = 0; i < window->n; i++) {
-        atomic_read_relaxed(&window->buckets[i],
-                            &snap->buckets[window->first + i]);
-        snap->count += snap->buckets[window->first + i];
+    for (size_t idx = 0; idx < COST_HIST_N_WINDOWS; idx++) {
+        const struct cost_hist_window *window
+            = ovsrcu_get(struct cost_hist_window *, &hist->windows[idx]);
+
+        for (size_t i = 0; i < window->n; i++) {
+            uint64_t n = window_get(window, idx, i);
+
+            snap->buckets[window->first + i] += n;
+            snap->count += n;
+        }
     }
 }
 
@@ -182,16 +212,16 @@ cost_hist_read_sum(const struct cost_hist *hist_, uint64_t *count,
                    uint64_t *sum)
 {
     struct cost_hist *hist = CONST_CAST(struct cost_hist *, hist_);
-    struct cost_hist_window *window;
 
     *count = 0;
     atomic_read_relaxed(&hist->sum, sum);
-    window = ovsrcu_get(struct cost_hist_window *, &hist->window);
-    for (size_t i = 0; i < window->n; i++) {
-        uint64_t n;
+    for (size_t idx = 0; idx < COST_HIST_N_WINDOWS; idx++) {
+        const struct cost_hist_window *window
+            = ovsrcu_get(struct cost_hist_window *, &hist->windows[idx]);
 
-        atomic_read_relaxed(&window->buckets[i], &n);
-        *count += n;
+        for (size_t i = 0; i < window->n; i++) {
+            *count += window_get(window, idx, i);
+        }
     }
 }
 

@@ -49,7 +49,9 @@
  * off by at most 4.5%, half of a bucket's width.
  *
  * A histogram that is being written takes memory only for a window of buckets
- * around those that are in use, which grows as necessary.
+ * around those that are in use, which grows as necessary.  The buckets of a
+ * window have 32 bits, and what they carry is counted in another window, so
+ * that counts are exact up to 2**64 - 1.
  *
  * Numbers, such as flows in a round, may be counted in the same buckets.
  * Small ones, such as packets in a burst, have a bucket each: such a histogram
@@ -102,15 +104,22 @@ extern const struct cost_hist_layout cost_hist_exponential;
 struct cost_hist_window {
     uint16_t first;                     /* Bucket. */
     uint16_t n;
-    atomic_uint64_t buckets[];          /* 'n' buckets. */
+    atomic_uint32_t buckets[];          /* 'n' buckets. */
 };
 
-/* Buckets by which a window grows: a cache line. */
+/* Buckets by which a window grows. */
 #define COST_HIST_CHUNK 8
+
+/* A histogram's windows: bits of its buckets. */
+enum {
+    COST_HIST_LOW,                      /* 0 to 31. */
+    COST_HIST_HIGH,                     /* 32 to 63. */
+    COST_HIST_N_WINDOWS
+};
 
 /* A histogram that is being written. */
 struct cost_hist {
-    OVSRCU_TYPE(struct cost_hist_window *) window;
+    OVSRCU_TYPE(struct cost_hist_window *) windows[COST_HIST_N_WINDOWS];
     atomic_uint64_t sum;                /* ns. */
     atomic_uint64_t sum_sq_lo;          /* ns * ns, 128 bits. */
     atomic_uint64_t sum_sq_hi;
@@ -153,7 +162,9 @@ static inline void cost_hist_batch_add(struct cost_hist_batch *, uint64_t ns);
 static inline void cost_hist_batch_end(const struct cost_hist_batch *);
 static inline unsigned int cost_hist_bucket(uint64_t ns);
 
-void cost_hist_widen__(struct cost_hist *, unsigned int bucket);
+struct cost_hist_window *cost_hist_widen__(struct cost_hist *, size_t window,
+                                           unsigned int bucket);
+void cost_hist_carry__(struct cost_hist *, unsigned int bucket);
 
 /* Reading and merging. */
 void cost_hist_snapshot_init(struct cost_hist_snapshot *,
@@ -241,6 +252,27 @@ cost_hist_square(uint64_t ns)
     return sq;
 }
 
+/* Increments 'bucket' in windows[idx] of 'hist'. */
+static inline void
+cost_hist_increment(struct cost_hist *hist, size_t idx, unsigned int bucket)
+{
+    struct cost_hist_window *window;
+    atomic_uint32_t *counter;
+    uint32_t n;
+
+    window = ovsrcu_get_protected(struct cost_hist_window *,
+                                  &hist->windows[idx]);
+    if (OVS_UNLIKELY(bucket - window->first >= window->n)) {
+        window = cost_hist_widen__(hist, idx, bucket);
+    }
+    counter = &window->buckets[bucket - window->first];
+    atomic_read_relaxed(counter, &n);
+    atomic_store_relaxed(counter, ++n);
+    if (OVS_UNLIKELY(!n)) {
+        cost_hist_carry__(hist, bucket);
+    }
+}
+
 /* Makes 'batch' ready to record durations in 'hist'. */
 static inline void
 cost_hist_batch_start(struct cost_hist_batch *batch, struct cost_hist *hist)
@@ -256,18 +288,9 @@ cost_hist_batch_start(struct cost_hist_batch *batch, struct cost_hist *hist)
 static inline void
 cost_hist_batch_add(struct cost_hist_batch *batch, uint64_t ns)
 {
-    struct cost_hist *hist = batch->hist;
-    unsigned int bucket = cost_hist_bucket(ns);
-    struct cost_hist_window *window;
     ovs_u128 sq = cost_hist_square(ns);
 
-    window = ovsrcu_get_protected(struct cost_hist_window *, &hist->window);
-    if (OVS_UNLIKELY(bucket - window->first >= window->n)) {
-        cost_hist_widen__(hist, bucket);
-        window = ovsrcu_get_protected(struct cost_hist_window *,
-                                      &hist->window);
-    }
-    cost_counter_add(&window->buckets[bucket - window->first], 1);
+    cost_hist_increment(batch->hist, COST_HIST_LOW, cost_hist_bucket(ns));
     batch->sum += ns;
     batch->sum_sq.u64.lo += sq.u64.lo;
     batch->sum_sq.u64.hi += sq.u64.hi + (batch->sum_sq.u64.lo < sq.u64.lo);

@@ -38,14 +38,13 @@ COVERAGE_DEFINE(cost_refused);
 #define COST_COLD
 #endif
 
-/* A record in a 'struct cost_slowest': these words, followed by the kind's
- * 'n_stages' and 'n_details' words. */
+/* A record in a 'struct cost_slowest': these words, followed by one for each
+ * of the kind's stages but the last one, and its 'n_details' words. */
 enum {
     SLOW_TOTAL,                         /* ns. */
     SLOW_WHEN,                          /* us since the Epoch, 0 if unused. */
     SLOW_EXCLUDED,                      /* ns. */
-    SLOW_CLASS,
-    SLOW_MARKED,                        /* A bit for each known stage. */
+    SLOW_HEAD,                          /* See event_head(). */
     SLOW_N_FIXED
 };
 
@@ -107,25 +106,25 @@ struct cost_data cost_no_data = { .latest_key = NO_KEY, .latest_idx = NO_KEY };
 enum { PENDING_MAX = 2 + COST_MAX_STAGES };
 
 static uint64_t
-pending_head(uint32_t class, uint8_t counter, uint16_t marked)
+event_head(uint32_t class, uint8_t counter, uint16_t marked)
 {
     return (uint64_t) marked << 40 | (uint64_t) counter << 32 | class;
 }
 
 static uint32_t
-pending_class(uint64_t head)
+head_class(uint64_t head)
 {
     return head;
 }
 
 static uint8_t
-pending_counter(uint64_t head)
+head_counter(uint64_t head)
 {
     return head >> 32;
 }
 
 static uint16_t
-pending_marked(uint64_t head)
+head_marked(uint64_t head)
 {
     return head >> 40;
 }
@@ -133,7 +132,7 @@ pending_marked(uint64_t head)
 static size_t
 slow_record_size(const struct cost_kind *kind)
 {
-    return SLOW_N_FIXED + kind->n_stages + kind->n_details;
+    return SLOW_N_FIXED + kind->n_stages - 1 + kind->n_details;
 }
 
 /* Memory. */
@@ -761,9 +760,9 @@ add_pending(const struct cost_kind *kind, size_t class,
     for (size_t i = 0; i < n;) {
         uint64_t total_ns = words[i++];
         uint64_t head = words[i++];
-        uint16_t marked = pending_marked(head);
+        uint16_t marked = head_marked(head);
 
-        if (pending_class(head) != class) {
+        if (head_class(head) != class) {
             i += count_1bits(marked);
             continue;
         }
@@ -771,8 +770,8 @@ add_pending(const struct cost_kind *kind, size_t class,
         cost_hist_snapshot_add(cost_class_get_stage(kind, snap,
                                                     kind->n_stages - 1),
                                total_ns, 1);
-        if (pending_counter(head) != COST_NO_COUNTER) {
-            snap->counters[pending_counter(head)]++;
+        if (head_counter(head) != COST_NO_COUNTER) {
+            snap->counters[head_counter(head)]++;
         }
         for (; marked; marked = zero_rightmost_1bit(marked)) {
             cost_hist_snapshot_add(cost_class_get_stage(kind, snap,
@@ -887,13 +886,13 @@ data_read_slowest(struct cost_data *data, struct cost_snapshot *snap)
         event->total_ns = w[SLOW_TOTAL];
         event->excluded_ns = w[SLOW_EXCLUDED];
         event->when_us = w[SLOW_WHEN];
-        event->class = w[SLOW_CLASS];
-        event->marked = w[SLOW_MARKED];
-        memcpy(event->stages, &w[SLOW_N_FIXED],
-               kind->n_stages * sizeof *event->stages);
+        event->class = head_class(w[SLOW_HEAD]);
+        event->marked = head_marked(w[SLOW_HEAD]);
+        w += SLOW_N_FIXED;
+        memcpy(event->stages, w, (kind->n_stages - 1) * sizeof *event->stages);
         ovs_strlcpy(event->thread, snap->thread, sizeof event->thread);
-        event->details = xmemdup(&w[SLOW_N_FIXED + kind->n_stages],
-                                 kind->n_details * sizeof *event->details);
+        w += kind->n_stages - 1;
+        event->details = xmemdup(w, kind->n_details * sizeof *event->details);
         snap->n_slowest++;
     }
     free(words);
@@ -1304,11 +1303,11 @@ data_summarize_class(struct cost_data *data, size_t idx,
 
             atomic_read_relaxed(&data->pending[i], &total_ns);
             atomic_read_relaxed(&data->pending[i + 1], &head);
-            if (pending_class(head) == idx) {
+            if (head_class(head) == idx) {
                 class_summary.n_events++;
                 class_summary.timed_ns += total_ns;
             }
-            i += 2 + count_1bits(pending_marked(head));
+            i += 2 + count_1bits(head_marked(head));
         }
     } while (data_read_retry(data, seq));
 
@@ -1743,11 +1742,11 @@ data_flush(struct cost_data *data)
         atomic_read_relaxed(&data->pending[i++], &total_ns);
         atomic_read_relaxed(&data->pending[i++], &head);
 
-        if (!class || pending_class(head) != class_idx) {
+        if (!class || head_class(head) != class_idx) {
             if (class) {
                 cost_hist_batch_end(&batch);
             }
-            class_idx = pending_class(head);
+            class_idx = head_class(head);
             class = data_get_class(data, class_idx);
             counters = class_get_counters(kind, class);
             cost_hist_batch_start(&batch,
@@ -1755,10 +1754,10 @@ data_flush(struct cost_data *data)
         }
 
         cost_hist_batch_add(&batch, total_ns);
-        if (pending_counter(head) != COST_NO_COUNTER) {
-            cost_counter_add(&counters[pending_counter(head)], 1);
+        if (head_counter(head) != COST_NO_COUNTER) {
+            cost_counter_add(&counters[head_counter(head)], 1);
         }
-        for (uint16_t marked = pending_marked(head); OVS_UNLIKELY(marked);
+        for (uint16_t marked = head_marked(head); OVS_UNLIKELY(marked);
              marked = zero_rightmost_1bit(marked)) {
             uint64_t stage;
 
@@ -1876,15 +1875,15 @@ cost_record_slow(struct cost_data *data, const struct cost_event *event,
     atomic_store_relaxed(&w[SLOW_TOTAL], total_ns);
     atomic_store_relaxed(&w[SLOW_WHEN], when_us);
     atomic_store_relaxed(&w[SLOW_EXCLUDED], cost_clock_ns(event->excluded));
-    atomic_store_relaxed(&w[SLOW_CLASS], class);
-    atomic_store_relaxed(&w[SLOW_MARKED], event->marked);
+    atomic_store_relaxed(&w[SLOW_HEAD],
+                         event_head(class, event->counter, event->marked));
     w += SLOW_N_FIXED;
-    for (size_t i = 0; i < kind->n_stages; i++) {
+    for (size_t i = 0; i < kind->n_stages - 1; i++) {
         atomic_store_relaxed(&w[i], (event->marked & (1u << i)
                                      ? event_stage(event, i, kind->values)
                                      : 0));
     }
-    w += kind->n_stages;
+    w += kind->n_stages - 1;
     for (size_t i = 0; i < kind->n_details; i++) {
         atomic_store_relaxed(&w[i], details[i]);
     }
@@ -1957,7 +1956,7 @@ cost_record(struct cost_recorder *recorder, size_t class,
         atomic_read_relaxed(&data->n_pending, &n);
         atomic_store_relaxed(&data->pending[n++], total_ns);
         atomic_store_relaxed(&data->pending[n++],
-                             pending_head(class, event->counter,
+                             event_head(class, event->counter,
                                           event->marked));
         for (uint16_t marked = event->marked; OVS_UNLIKELY(marked);
              marked = zero_rightmost_1bit(marked)) {

@@ -118,7 +118,7 @@ const struct cost_kind tx_cost_kind = {
     .tally_layout = &packets_layout,
     .n_classes = TX_COST_N_QUEUES,
     .format_class = tx_cost_format_class,
-    .n_slowest = 8,
+    .n_slowest = 5,                 /* As many as are shown by default. */
     .n_details = TX_COST_N_DETAILS,
 };
 

@@ -274,12 +274,57 @@ memory(void)
     return bytes;
 }
 
+/* Makes what bucket 'b' of 'hist' has in windows[idx] 'n'. */
+static void
+set_bucket(struct cost_hist *hist, size_t idx, unsigned int b, uint32_t n)
+{
+    struct cost_hist_window *window
+        = ovsrcu_get(struct cost_hist_window *, &hist->windows[idx]);
+
+    atomic_store_relaxed(&window->buckets[b - window->first], n);
+}
+
+/* Buckets count further than the 32 bits that each has at first. */
+static void
+check_carry(void)
+{
+    struct cost_hist *hist = hist_create();
+    unsigned int b = cost_hist_bucket(1000);
+    uint64_t before = memory(), some, count, sum;
+    struct cost_hist_snapshot snap;
+
+    cost_hist_add(hist, 1000);
+    some = memory();
+    set_bucket(hist, COST_HIST_LOW, b, UINT32_MAX);
+    cost_hist_read(hist, &snap);
+    ovs_assert(snap.buckets[b] == UINT32_MAX && snap.count == UINT32_MAX);
+
+    cost_hist_add(hist, 1000);
+    ovs_assert(memory() == some + (some - before));
+    cost_hist_add(hist, 1000);
+    cost_hist_add(hist, 1);
+    cost_hist_read(hist, &snap);
+    ovs_assert(snap.buckets[b] == (UINT64_C(1) << 32) + 1);
+    ovs_assert(snap.buckets[1] == 1 && snap.count == (UINT64_C(1) << 32) + 2);
+
+    set_bucket(hist, COST_HIST_LOW, b, UINT32_MAX);
+    cost_hist_add(hist, 1000);
+    cost_hist_read(hist, &snap);
+    cost_hist_read_sum(hist, &count, &sum);
+    ovs_assert(snap.buckets[b] == UINT64_C(2) << 32);
+    ovs_assert(snap.count == (UINT64_C(2) << 32) + 1 && count == snap.count);
+    ovs_assert(sum == snap.sum && sum == 4001);
+
+    hist_destroy(hist);
+    ovs_assert(memory() == before);
+}
+
 /* Only buckets around those in use take memory, which is given back. */
 static void
 check_memory(void)
 {
     struct cost_hist *hist = hist_create();
-    uint64_t chunk = COST_HIST_CHUNK * sizeof(uint64_t);
+    uint64_t chunk = COST_HIST_CHUNK * sizeof(uint32_t);
     struct cost_hist_snapshot snap;
     uint64_t before = memory(), some;
 
@@ -295,9 +340,9 @@ check_memory(void)
     cost_hist_add(hist, 0);
     ovs_assert(memory() == some + ROUND_DOWN(cost_hist_bucket(1000),
                                              COST_HIST_CHUNK)
-                                  * sizeof(uint64_t));
+                                  * sizeof(uint32_t));
     cost_hist_add(hist, UINT64_MAX);
-    ovs_assert(memory() <= before + COST_HIST_N_BUCKETS * sizeof(uint64_t)
+    ovs_assert(memory() <= before + COST_HIST_N_BUCKETS * sizeof(uint32_t)
                            + 16);
     cost_hist_read(hist, &snap);
     ovs_assert(snap.count == 4 && snap.buckets[0] == 1
@@ -343,6 +388,7 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
     check_statistics();
     check_percentiles();
     check_merge();
+    check_carry();
     check_memory();
     check_linear();
     printf("ok\n");
