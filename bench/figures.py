@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import addrs as addresses                                      # noqa: E402
 import memory                                                  # noqa: E402
 import stats                                                   # noqa: E402
+import txqueue as tx_queues                                    # noqa: E402
 
 TOP = Path(__file__).resolve().parent.parent
 RESULTS = TOP / "bench/results"
@@ -162,10 +163,11 @@ def txqueue(result: Dict[str, Any]) -> Table:
                      *interval(result[f"{case}: mpps"]),
                      str(len(values["stock"]))])
     for case, ratio in result.items():
-        if case.startswith("latency: "):
-            values = result["latency"]
+        kind, _, percentile = case.partition(": ")
+        if percentile and kind in tx_queues.LATENCY_CASES:
+            values = result[kind]
             rows.append([case.replace(":", ""),
-                         both(values, case.partition(" ")[2], 1, 1e3), "", "",
+                         both(values, percentile, 1, 1e3), "", "",
                          *interval(ratio), str(len(values["stock"]))])
     return Table(["stock, patched", "Mpps, or us", "burst", "cycles", "ratio",
                   "interval", "confidence", "pairs"], rows)

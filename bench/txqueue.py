@@ -12,6 +12,7 @@ sparse   The same capture on each of 8 rx queues, of which 2 packets in 32 go
          dropped.  There each burst is a system call: that is what a burst
          costs for which a device has to be told.
 split    The same capture on one rx queue, its flows to 4 net_null ports.
+single   The same with 32 net_null ports: each packet is a burst of its own.
 rules    The same capture on one rx queue, and 4 OpenFlow flows that match the
          source address and have the same net_null port as their output.  Each
          of them gets 8 packets in 32, one in turn.  With a tx-flush-interval
@@ -19,6 +20,8 @@ rules    The same capture on one rx queue, and 4 OpenFlow flows that match the
 latency  A program sends single packets through a veth device, net_af_packet
          devices and another veth device, and takes the time until each
          arrives.  That includes its own system calls.
+loaded   The same, while the PMD thread has the capture on another rx queue,
+         which is never empty, and forwards it to a net_null port.
 
 A pair is a new process of stock and one of the patched Open vSwitch.  Only
 one of them runs at any time, the other is stopped.  In each pair they take
@@ -38,7 +41,8 @@ import sys
 import time
 from pathlib import Path
 from statistics import median
-from typing import Callable, Dict, List, NamedTuple, Sequence, TypeVar
+from typing import (Callable, Dict, List, NamedTuple, Optional, Sequence,
+                    TypeVar)
 
 from daemon import BenchError, NotHere, wait_until
 from dpdk import DpdkSwitch
@@ -53,7 +57,10 @@ N_FLOWS = 64
 N_QUEUES = 8
 SPARSE_MATCH = "ip,nw_src=10.0.0.0/0.0.0.15"    # 2 packets in 32.
 N_SPLIT = 4                     # Ports, or OpenFlow flows.
-CASES = ["full", "sparse", "split", "latency", "rules"]
+N_SINGLE = 32                   # Ports.
+CASES = ["full", "sparse", "split", "single", "latency", "loaded",
+         "rules"]
+LATENCY_CASES = ["latency", "loaded"]
 LATENCY_PACKETS = 4000          # In each round.
 LATENCY_GAP = 200e-6            # Seconds from one packet to the next.
 LATENCY_PERCENTILES = (0.5, 0.9, 0.99)
@@ -75,9 +82,10 @@ class TxSwitch(DpdkSwitch):
     def __init__(self, tree: Path, directory: Path, cores: Cores) -> None:
         super().__init__(tree, directory, cores, PAGES_PER_SWITCH)
 
-    def add_source(self, capture: Path, n_queues: int) -> None:
+    def add_source(self, capture: Path, n_queues: int,
+                   name: str = "source") -> None:
         """Adds a receiving device that always has packets."""
-        self.add_port("source", "net_pcap_source,infinite_rx=1,"
+        self.add_port(name, f"net_pcap_{name},infinite_rx=1,"
                       + f"rx_pcap={capture}," * n_queues
                       + ",".join(["tx_pcap=/dev/null"] * n_queues),
                       f"options:n_rxq={n_queues}")
@@ -97,13 +105,13 @@ class TxSwitch(DpdkSwitch):
         self.add_source(capture, 1)
         self.forward("actions=output:sink")
 
-    def set_up_split(self, capture: Path) -> None:
+    def set_up_split(self, capture: Path, n_ports: int) -> None:
         self.start_dpdk()
-        for i in range(N_SPLIT):
+        for i in range(n_ports):
             self.add_port(f"sink{i}", f"net_null_sink{i},no-rx=1")
         self.add_source(capture, 1)
-        self.forward(*(f"ip,nw_src=10.0.0.{i}/0.0.0.{N_SPLIT - 1},"
-                       f"actions=output:sink{i}" for i in range(N_SPLIT)))
+        self.forward(*(f"ip,nw_src=10.0.0.{i}/0.0.0.{n_ports - 1},"
+                       f"actions=output:sink{i}" for i in range(n_ports)))
 
     def set_up_rules(self, capture: Path) -> None:
         self.start_dpdk()
@@ -129,14 +137,19 @@ class TxSwitch(DpdkSwitch):
                      f"priority=2,in_port=source,{SPARSE_MATCH},"
                      "actions=output:sink")
 
-    def set_up_latency(self) -> None:
+    def set_up_latency(self, load: Optional[Path]) -> None:
         self.start_dpdk()
+        flows = ["in_port=source,actions=output:sink"]
+        if load:
+            self.add_port("null", "net_null_null,no-rx=1")
+            self.add_source(load, 1, "load")
+            flows.append("in_port=load,actions=output:null")
         self.add_veth("v-source", "in")
         self.add_veth("v-sink", "out")
         self.add_port("sink", "net_af_packet_sink,iface=v-sink,qpairs=2")
         self.add_port("source", "net_af_packet_source,iface=v-source,"
                       f"qpairs={N_QUEUES}", f"options:n_rxq={N_QUEUES}")
-        self.forward("in_port=source,actions=output:sink")
+        self.forward(*flows)
 
     def in_namespace(self, *command: str) -> None:
         result = subprocess.run(
@@ -266,20 +279,20 @@ def show(rates: Dict[str, Dict[str, List[Rate]]],
                     [v.mpps for v in rates[f"{kind}, 0 us"]["stock"]], results)
 
 
-def show_latency(pings: Dict[str, List[List[int]]],
+def show_latency(case: str, pings: Dict[str, List[List[int]]],
                  results: Dict[str, object]) -> None:
     """Prints how long single packets took, and compares."""
-    rows = [[f"latency, {name}", str(len(values[0]))]
+    rows = [[f"{case}, {name}", str(len(values[0]))]
             + [f"{median(percentile(v, p) for v in values) / 1e3:.1f}"
                for p in LATENCY_PERCENTILES]
             for name, values in pings.items()]
     print(table(["", "packets"]
                 + [f"p{p * 100:.0f} (us)" for p in LATENCY_PERCENTILES], rows))
     for p in LATENCY_PERCENTILES:
-        compare(f"latency: p{p * 100:.0f}",
+        compare(f"{case}: p{p * 100:.0f}",
                 [percentile(v, p) for v in pings["patched"]],
                 [percentile(v, p) for v in pings["stock"]], results)
-    results["latency"] = {
+    results[case] = {
         name: [{f"p{p * 100:.0f}": percentile(v, p)
                 for p in LATENCY_PERCENTILES} for v in values]
         for name, values in pings.items()}
@@ -295,7 +308,7 @@ def run(context: Context) -> Dict[str, object]:
     write_capture(capture, [i % N_FLOWS for i in range(N_FLOWS * 4)])
     seconds = 0.3 if args.quick else 0.5
     rates: Dict[str, Dict[str, List[Rate]]] = {}
-    pings: Dict[str, List[List[int]]] = {"stock": [], "patched": []}
+    pings: Dict[str, Dict[str, List[List[int]]]] = {}
     trees = {"stock": context.stock, "patched": context.ovs}
     results: Dict[str, object] = {}
 
@@ -315,8 +328,10 @@ def run(context: Context) -> Dict[str, object]:
     kinds: Dict[str, Callable[[TxSwitch], None]] = {
         "full": lambda switch: switch.set_up_full(capture),
         "sparse": lambda switch: switch.set_up_sparse(capture),
-        "split": lambda switch: switch.set_up_split(capture),
-        "latency": lambda switch: switch.set_up_latency(),
+        "split": lambda switch: switch.set_up_split(capture, N_SPLIT),
+        "single": lambda switch: switch.set_up_split(capture, N_SINGLE),
+        "latency": lambda switch: switch.set_up_latency(None),
+        "loaded": lambda switch: switch.set_up_latency(capture),
         "rules": lambda switch: switch.set_up_rules(capture),
     }
     for k in range(args.pairs):
@@ -332,11 +347,12 @@ def run(context: Context) -> Dict[str, object]:
                         cores))
                     set_up(switches[name])
                     switches[name].vswitchd.pause()
-                if kind == "latency":
+                if kind in LATENCY_CASES:
                     for name, times in take_turns(
                             switches, k,
                             lambda switch: switch.measure_latency()).items():
-                        pings[name].append(sum(times, []))
+                        pings.setdefault(kind, {}).setdefault(name, []).append(
+                            sum(times, []))
                     continue
                 for interval in INTERVALS.get(kind, [0]):
                     for switch in switches.values():
@@ -350,8 +366,8 @@ def run(context: Context) -> Dict[str, object]:
                             else kind, name, values)
     if rates:
         show(rates, results)
-    if pings["stock"]:
-        show_latency(pings, results)
+    for case, times_by_tree in pings.items():
+        show_latency(case, times_by_tree, results)
     results["rates"] = {
         case: {name: [v._asdict() for v in values]
                for name, values in variants.items()}
