@@ -23,7 +23,7 @@ from report import Context, table
 
 PORTS = (2000, 10000)
 THREADS = (1, 8)
-N_BURSTS = 1500
+N_BURSTS = 6000
 LINE = re.compile(r"^(.*?): ([0-9.]+) MB, ([0-9.]+) MB resident,", re.M)
 
 

@@ -65,7 +65,9 @@ struct cost_account {
     struct ovs_refcount ref_cnt;        /* Creator and readers. */
 
     struct ovs_mutex mutex;
-    struct ovs_list recorders OVS_GUARDED;
+    struct cost_recorder **recorders OVS_GUARDED;
+    size_t n_recorders OVS_GUARDED;
+    size_t allocated_recorders OVS_GUARDED;
     struct cost_snapshot *exited OVS_GUARDED;  /* Of recorders that are gone,
                                                 * or NULL. */
     bool cleared OVS_GUARDED;
@@ -98,7 +100,7 @@ DEFINE_EXTERN_PER_THREAD_DATA(cost_thread, { NULL });
 
 /* No event is of its class. */
 #define NO_KEY UINT32_MAX
-struct cost_data cost_no_data = { .latest_key = NO_KEY, .latest_idx = NO_KEY };
+struct cost_data cost_no_data = { .latest_idx = NO_KEY };
 
 /* In a recorder's 'pending', an event is two words, its total in ns and a head
  * that consists of the following, and a word with the ns, or value, of each
@@ -188,6 +190,12 @@ slowest_size(const struct cost_kind *kind, size_t n)
 {
     return (sizeof(struct cost_slowest)
             + n * slow_record_size(kind) * sizeof(atomic_uint64_t));
+}
+
+static size_t
+recorders_size(size_t n)
+{
+    return n * sizeof(struct cost_recorder *);
 }
 
 static size_t
@@ -974,7 +982,6 @@ cost_account_create(const struct cost_kind *kind, const char *name,
     ovs_refcount_init(&account->ref_cnt);
     ovs_mutex_init(&account->mutex);
     ovs_mutex_lock(&account->mutex);
-    ovs_list_init(&account->recorders);
     account->since_us = time_wall_usec();
     account->since_ms = time_msec();
     ovs_mutex_unlock(&account->mutex);
@@ -994,6 +1001,8 @@ cost_account_unref(struct cost_account *account)
     if (ovs_refcount_unref(&account->ref_cnt) == 1) {
         ovs_mutex_lock(&account->mutex);
         cost_snapshot_destroy(account->exited);
+        counted_free(account->recorders,
+                     recorders_size(account->allocated_recorders));
         ovs_mutex_unlock(&account->mutex);
         ovs_mutex_destroy(&account->mutex);
         free(account->datapath);
@@ -1014,12 +1023,30 @@ add_exited(struct cost_account *account, const struct cost_snapshot *src)
     cost_snapshot_merge(account->exited, src);
 }
 
-/* Moves what 'recorder' has to its account's numbers of recorders that are
- * gone, and frees it. */
+/* Makes 'recorder' one of 'account', after all others. */
 static void
-remove_recorder(struct cost_account *account, struct cost_recorder *recorder)
+add_recorder(struct cost_account *account, struct cost_recorder *recorder)
     OVS_REQUIRES(account->mutex)
 {
+    size_t allocated = account->allocated_recorders;
+
+    if (account->n_recorders >= allocated) {
+        account->recorders = x2nrealloc(account->recorders,
+                                        &account->allocated_recorders,
+                                        sizeof *account->recorders);
+        cost_memory_add(recorders_size(account->allocated_recorders)
+                        - recorders_size(allocated));
+    }
+    account->recorders[account->n_recorders++] = recorder;
+}
+
+/* Moves what recorder 'idx' of 'account' has to its numbers of recorders that
+ * are gone, and frees it. */
+static void
+remove_recorder(struct cost_account *account, size_t idx)
+    OVS_REQUIRES(account->mutex)
+{
+    struct cost_recorder *recorder = account->recorders[idx];
     struct cost_data *data = recorder_data(recorder);
 
     if (data) {
@@ -1030,7 +1057,9 @@ remove_recorder(struct cost_account *account, struct cost_recorder *recorder)
         cost_snapshot_uninit(&snap);
         cost_recorder_take_data(recorder);
     }
-    ovs_list_remove(&recorder->list_node);
+    account->n_recorders--;
+    memmove(&account->recorders[idx], &account->recorders[idx + 1],
+            (account->n_recorders - idx) * sizeof *account->recorders);
     cost_memory_add(-(int64_t) sizeof *recorder);
     free_cacheline(recorder);
 }
@@ -1053,8 +1082,6 @@ add_deleted(const struct cost_kind *kind, const struct cost_snapshot *snap)
 void
 cost_account_destroy(struct cost_account *account)
 {
-    struct cost_recorder *recorder;
-
     if (!account) {
         return;
     }
@@ -1064,8 +1091,8 @@ cost_account_destroy(struct cost_account *account)
     ovs_list_remove(&account->list_node);
     n_accounts--;
     ovs_mutex_lock(&account->mutex);
-    LIST_FOR_EACH_SAFE (recorder, list_node, &account->recorders) {
-        remove_recorder(account, recorder);
+    while (account->n_recorders) {
+        remove_recorder(account, account->n_recorders - 1);
     }
     add_deleted(account->kind, account->exited);
     ovs_mutex_unlock(&account->mutex);
@@ -1082,7 +1109,8 @@ cost_recorder_get(struct cost_account *account, const char *thread)
     struct cost_recorder *recorder;
 
     ovs_mutex_lock(&account->mutex);
-    LIST_FOR_EACH (recorder, list_node, &account->recorders) {
+    for (size_t i = 0; i < account->n_recorders; i++) {
+        recorder = account->recorders[i];
         if (!strncmp(recorder->thread, thread, sizeof recorder->thread - 1)) {
             goto out;
         }
@@ -1095,8 +1123,9 @@ cost_recorder_get(struct cost_account *account, const char *thread)
     recorder->account = account;
     recorder->split_interval = cost_split_interval(account->kind->config);
     recorder->split_in = cost_split_gap(recorder->split_interval);
+    recorder->tally_key = NO_KEY;
     ovs_strlcpy(recorder->thread, thread, sizeof recorder->thread);
-    ovs_list_push_back(&account->recorders, &recorder->list_node);
+    add_recorder(account, recorder);
 out:
     ovs_mutex_unlock(&account->mutex);
     return recorder;
@@ -1111,7 +1140,12 @@ cost_recorder_release(struct cost_recorder *recorder)
         struct cost_account *account = recorder->account;
 
         ovs_mutex_lock(&account->mutex);
-        remove_recorder(account, recorder);
+        for (size_t i = 0; i < account->n_recorders; i++) {
+            if (account->recorders[i] == recorder) {
+                remove_recorder(account, i);
+                break;
+            }
+        }
         ovs_mutex_unlock(&account->mutex);
     }
 }
@@ -1235,13 +1269,13 @@ static struct readable *
 get_readable(struct cost_account *account, size_t *n)
     OVS_REQUIRES(account->mutex)
 {
-    size_t n_recorders = ovs_list_size(&account->recorders);
-    struct readable *readable = xmalloc(n_recorders * sizeof *readable);
-    struct cost_recorder *recorder;
+    struct readable *readable;
 
-    *n = 0;
-    LIST_FOR_EACH (recorder, list_node, &account->recorders) {
-        struct readable *r = &readable[(*n)++];
+    *n = account->n_recorders;
+    readable = xmalloc(*n * sizeof *readable);
+    for (size_t i = 0; i < *n; i++) {
+        const struct cost_recorder *recorder = account->recorders[i];
+        struct readable *r = &readable[i];
 
         r->data = recorder_data(recorder);
         ovs_strlcpy(r->thread, recorder->thread, sizeof r->thread);
@@ -1431,11 +1465,9 @@ cost_account_snapshot_uninit(struct cost_account_snapshot *snap)
 static void
 cost_account_clear(struct cost_account *account)
 {
-    struct cost_recorder *recorder;
-
     ovs_mutex_lock(&account->mutex);
-    LIST_FOR_EACH (recorder, list_node, &account->recorders) {
-        cost_recorder_take_data(recorder);
+    for (size_t i = 0; i < account->n_recorders; i++) {
+        cost_recorder_take_data(account->recorders[i]);
     }
     cost_snapshot_destroy(account->exited);
     account->exited = NULL;
@@ -1588,13 +1620,12 @@ data_get_class(struct cost_data *data, size_t idx)
     return class;
 }
 
-/* Returns 'recorder''s data, which is created if necessary, after making the
- * class of 'key' the latest one. */
+/* Returns 'recorder''s data, which is created if necessary, after making
+ * 'class' the latest one. */
 static struct cost_data * COST_COLD
-cost_recorder_prepare(struct cost_recorder *recorder, uint32_t key)
+cost_recorder_prepare(struct cost_recorder *recorder, size_t class)
 {
     const struct cost_kind *kind = recorder->kind;
-    size_t class = MIN(key, kind->n_classes - 1);
     struct cost_data *data = recorder_data(recorder);
 
     if (!data) {
@@ -1609,13 +1640,11 @@ cost_recorder_prepare(struct cost_recorder *recorder, uint32_t key)
             atomic_init(&data->pending[i], 0);
         }
         data->latest = data_get_class(data, class);
+        recorder->tally_key = NO_KEY;
         ovsrcu_set(&recorder->data, data);
     } else {
         data->latest = data_get_class(data, class);
     }
-    /* If accounting was off when the event began, cost_recorder_idle() is not
-     * called again. */
-    data->latest_key = recorder->split_interval ? key : NO_KEY;
     data->latest_idx = class;
     return data;
 }
@@ -1625,11 +1654,7 @@ cost_recorder_prepare(struct cost_recorder *recorder, uint32_t key)
 void
 cost_recorder_idle(struct cost_recorder *recorder)
 {
-    struct cost_data *data = recorder_data(recorder);
-
-    if (data) {
-        data->latest_key = NO_KEY;
-    }
+    recorder->tally_key = NO_KEY;
 }
 
 /* Returns 'n' atomic numbers that are 0, of memory that is counted. */
@@ -1711,16 +1736,28 @@ class_add_tally(const struct cost_kind *kind, struct cost_class *class,
 }
 
 /* Does what cost_recorder_tally() does when it is not as simple as that. */
-void COST_COLD
+void
 cost_recorder_tally__(struct cost_recorder *recorder, uint32_t key, size_t row,
                       size_t number)
 {
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
     const struct cost_kind *kind = recorder->kind;
-    struct cost_data *data = cost_recorder_prepare(recorder, key);
+    size_t class = MIN(key, kind->n_classes - 1);
 
+    if (OVS_UNLIKELY(data->latest_idx != class)) {
+        data = cost_recorder_prepare(recorder, class);
+    }
     data_write_begin(data);
     class_add_tally(kind, data->latest, row, number);
     data_write_end(data);
+
+    /* If accounting was off when the event began, cost_recorder_idle() is not
+     * called again. */
+    if (OVS_LIKELY(recorder->split_interval)) {
+        recorder->tally_key = key;
+        recorder->tally_row = row;
+        recorder->tally = class_tally(data->latest, row);
+    }
 }
 
 /* Adds the pending events of 'data' to its histograms and counters. */

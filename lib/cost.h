@@ -247,9 +247,7 @@ struct cost_data {
     atomic_uint32_t n_pending;          /* Words used in 'pending'. */
 
     /* Used by the recording thread only. */
-    uint32_t latest_key;                /* As given to cost_recorder_tally(),
-                                         * for the same class, */
-    uint32_t latest_idx;                /* class recorded last, */
+    uint32_t latest_idx;                /* Class recorded last, */
     struct cost_class *latest;          /* and what there is of it. */
     uint64_t slow_threshold;            /* An event that takes longer, in ns,
                                          * belongs in 'slowest'. */
@@ -273,9 +271,13 @@ struct cost_recorder {
     /* Used by the recording thread only. */
     uint32_t split_in;                  /* Events until the next split. */
     uint32_t split_interval;            /* When 'split_in' was chosen. */
+    uint32_t tally_key;                 /* As given to cost_recorder_tally()
+                                         * last, */
+    uint32_t tally_row;
+    atomic_uint64_t *tally;             /* and what there is of it in 'data',
+                                         * unless that is 'cost_no_data'. */
 
     struct cost_account *account;
-    struct ovs_list list_node;          /* In account's 'recorders'. */
     char thread[COST_THREAD_NAME_MAX];  /* Name of the recording thread. */
 };
 
@@ -390,8 +392,9 @@ cost_recorder_split(struct cost_recorder *recorder, uint32_t interval)
 
 /* Counts an event of 'recorder', whose kind has a tally of numbers up to
  * 'max', that is neither timed nor has anything else to be recorded: one word
- * is written.  The event's class is 'key', the last one if there are not so
- * many.
+ * is written, which is found without reading more than the recorder if the
+ * event before it was of the same 'key' and 'row'.  The event's class is
+ * 'key', the last one if there are not so many.
  *
  * Does not count it if cost_recorder_idle() has been called since the latest
  * event, and accounting is still off. */
@@ -401,16 +404,10 @@ cost_recorder_tally(struct cost_recorder *recorder, uint32_t key, size_t row,
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
 
-    if (OVS_LIKELY(data->latest_key == key && number <= max)) {
-        atomic_uint64_t *tally = ovsrcu_get_protected(
-            void *, &data->latest->parts[row]);
-
-        if (OVS_LIKELY(tally)) {
-            cost_counter_add(&tally[number], 1);
-            return;
-        }
-    }
-    if (OVS_LIKELY(cost_enabled(recorder->kind->config))) {
+    if (OVS_LIKELY(recorder->tally_key == key && recorder->tally_row == row
+                   && number <= max && data != &cost_no_data)) {
+        cost_counter_add(&recorder->tally[number], 1);
+    } else if (OVS_LIKELY(cost_enabled(recorder->kind->config))) {
         cost_recorder_tally__(recorder, key, row, number);
     }
 }
