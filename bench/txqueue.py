@@ -11,6 +11,8 @@ sparse   The same capture on each of 8 rx queues, of which 2 packets in 32 go
          to a net_af_packet device on a veth device, and the others are
          dropped.  There each burst is a system call: that is what a burst
          costs for which a device has to be told.
+vhost    The same, but to a vhost-user port, whose peer, dpdk-testpmd, throws
+         them away: there a burst is copied by the PMD thread.
 split    The same capture on one rx queue, its flows to 4 net_null ports.
 single   The same with 31 net_null ports, as many as DPDK takes beside the
          source: each packet is a burst of its own, and one in 32 is dropped.
@@ -36,6 +38,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -45,7 +48,7 @@ from statistics import median
 from typing import (Callable, Dict, List, NamedTuple, Optional, Sequence,
                     TypeVar)
 
-from daemon import BenchError, NotHere, wait_until
+from daemon import BenchError, NotHere, Process, wait_until
 from dpdk import DpdkSwitch
 from machine import Cores, HugePages, choose_cores
 from packets import make_packet, write_capture
@@ -53,13 +56,14 @@ from report import Context, ratio_json, ratio_line, table
 from stats import ratio
 
 PAGES_PER_SWITCH = 256          # 2 MB each.
+PAGES_PER_PEER = 32
 INTERVALS = {"full": [0, 50, 1000], "rules": [0, 50]}   # us.
 N_FLOWS = 64
 N_QUEUES = 8
 SPARSE_MATCH = "ip,nw_src=10.0.0.0/0.0.0.15"    # 2 packets in 32.
 N_SPLIT = 4                     # Ports, or OpenFlow flows.
 N_SINGLE = 31                   # Ports.
-CASES = ["full", "sparse", "split", "single", "latency", "loaded",
+CASES = ["full", "sparse", "vhost", "split", "single", "latency", "loaded",
          "rules"]
 LATENCY_CASES = ["latency", "loaded"]
 LATENCY_PACKETS = 4000          # In each round.
@@ -79,9 +83,12 @@ class Rate(NamedTuple):
 
 class TxSwitch(DpdkSwitch):
     """A switch that forwards packets to output ports."""
+    SPARSE = ("priority=1,actions=drop",
+              f"priority=2,in_port=source,{SPARSE_MATCH},actions=output:sink")
 
     def __init__(self, tree: Path, directory: Path, cores: Cores) -> None:
         super().__init__(tree, directory, cores, PAGES_PER_SWITCH)
+        self.peers: List[Process] = []
 
     def add_source(self, capture: Path, n_queues: int,
                    name: str = "source") -> None:
@@ -99,6 +106,30 @@ class TxSwitch(DpdkSwitch):
             self.in_namespace("sysctl", "-q", "-w",
                               f"net.ipv6.conf.{device}.disable_ipv6=1")
             self.in_namespace("ip", "link", "set", device, "up", "arp", "off")
+
+    def add_vhost(self, name: str) -> None:
+        """Adds a vhost-user port, whose peer swallows all packets."""
+        self.vsctl("add-port", "br0", name, "--", "set", "Interface", name,
+                   "type=dpdkvhostuser")
+        self.peers.append(self.spawn("dpdk-testpmd", [
+            "dpdk-testpmd", f"--lcores=0@{self.cores.main},"
+            f"1@{self.cores.main}", "--in-memory", "--single-file-segments",
+            "--no-pci", "--no-telemetry",
+            f"--socket-mem={PAGES_PER_PEER * 2}",
+            f"--vdev=net_virtio_user0,path={self.directory}/{name},"
+            "queue_size=1024", "--", "--forward-mode=rxonly",
+            "--port-topology=loop", "--total-num-mbufs=8192",
+            "--stats-period=3600", "--auto-start"]))
+        wait_until(lambda: self.vsctl("get", "Interface", name, "link_state")
+                   .strip() == "up", f"the peer of {name}")
+
+    def pause(self) -> None:
+        for process in (self.vswitchd, *self.peers):
+            process.pause()
+
+    def resume(self) -> None:
+        for process in (*self.peers, self.vswitchd):
+            process.resume()
 
     def set_up_full(self, capture: Path) -> None:
         self.start_dpdk()
@@ -135,9 +166,13 @@ class TxSwitch(DpdkSwitch):
         self.add_veth("v-sink", "out")
         self.add_port("sink", "net_af_packet_sink,iface=v-sink,qpairs=2")
         self.add_source(capture, N_QUEUES)
-        self.forward("priority=1,actions=drop",
-                     f"priority=2,in_port=source,{SPARSE_MATCH},"
-                     "actions=output:sink")
+        self.forward(*self.SPARSE)
+
+    def set_up_vhost(self, capture: Path) -> None:
+        self.start_dpdk()
+        self.add_vhost("sink")
+        self.add_source(capture, N_QUEUES)
+        self.forward(*self.SPARSE)
 
     def set_up_latency(self, load: Optional[Path]) -> None:
         self.start_dpdk()
@@ -305,6 +340,10 @@ def run(context: Context) -> Dict[str, object]:
     args = context.args
     if os.geteuid():
         raise NotHere("it takes root")
+    kinds = list(args.cases or CASES)
+    if "vhost" in kinds and not shutil.which("dpdk-testpmd"):
+        kinds.remove("vhost")
+        print("  without vhost: there is no dpdk-testpmd")
     cores = choose_cores()
     capture = context.directory / "flows.pcap"
     write_capture(capture, [i % N_FLOWS for i in range(N_FLOWS * 4)])
@@ -322,14 +361,15 @@ def run(context: Context) -> Dict[str, object]:
                    measure: Callable[[TxSwitch], T]) -> Dict[str, List[T]]:
         found: Dict[str, List[T]] = {name: [] for name in switches}
         for name in turns(switches, k):
-            switches[name].vswitchd.resume()
+            switches[name].resume()
             found[name].append(measure(switches[name]))
-            switches[name].vswitchd.pause()
+            switches[name].pause()
         return found
 
-    kinds: Dict[str, Callable[[TxSwitch], None]] = {
+    set_ups: Dict[str, Callable[[TxSwitch], None]] = {
         "full": lambda switch: switch.set_up_full(capture),
         "sparse": lambda switch: switch.set_up_sparse(capture),
+        "vhost": lambda switch: switch.set_up_vhost(capture),
         "split": lambda switch: switch.set_up_split(capture, N_SPLIT),
         "single": lambda switch: switch.set_up_split(capture, N_SINGLE),
         "latency": lambda switch: switch.set_up_latency(None),
@@ -337,18 +377,19 @@ def run(context: Context) -> Dict[str, object]:
         "rules": lambda switch: switch.set_up_rules(capture),
     }
     for k in range(args.pairs):
-        for kind in args.cases or CASES:
-            set_up = kinds[kind]
+        for kind in kinds:
+            set_up = set_ups[kind]
             context.progress(f"{kind}: pair {k + 1} of {args.pairs}")
             with contextlib.ExitStack() as stack:
-                stack.enter_context(HugePages(2 * PAGES_PER_SWITCH))
+                stack.enter_context(HugePages(
+                    2 * (PAGES_PER_SWITCH + PAGES_PER_PEER)))
                 switches = {}
                 for name, tree in trees.items():
                     switches[name] = stack.enter_context(TxSwitch(
                         tree, context.directory / f"{kind}-{k}-{name}",
                         cores))
                     set_up(switches[name])
-                    switches[name].vswitchd.pause()
+                    switches[name].pause()
                 if kind in LATENCY_CASES:
                     for name, times in take_turns(
                             switches, k,
@@ -358,9 +399,9 @@ def run(context: Context) -> Dict[str, object]:
                     continue
                 for interval in INTERVALS.get(kind, [0]):
                     for switch in switches.values():
-                        switch.vswitchd.resume()
+                        switch.resume()
                         switch.set_interval(interval)
-                        switch.vswitchd.pause()
+                        switch.pause()
                     for name, values in take_turns(
                             switches, k,
                             lambda switch: switch.measure(seconds)).items():
