@@ -92,6 +92,14 @@ static const struct cost_kind tally_kind = {
 };
 static const struct cost_kind *const tally_kinds[] = { &tally_kind };
 
+static const struct cost_kind rows_kind = {
+    KIND("rows", 2),
+    .n_tally_rows = 2,
+    .tally_stage = NUMBER,
+    .tally_layout = &tally_layout,
+};
+static const struct cost_kind *const rows_kinds[] = { &rows_kind };
+
 static void
 configure(bool enabled, int split_interval)
 {
@@ -541,6 +549,51 @@ check_tally(struct cost_account *unused OVS_UNUSED)
     cost_account_destroy(account);
 }
 
+/* A tally belongs to its row and class, and to what has not been cleared:
+ * where the one before it was counted does not matter. */
+static void
+check_tally_rows(struct cost_account *unused OVS_UNUSED)
+{
+    static const struct {
+        uint32_t key;
+        size_t row;
+        uint64_t number;
+    } events[] = {
+        { 0, GOOD, 1 }, { 0, BAD, 1 }, { 0, BAD, 2 }, { 0, BAD, 3 },
+        { N_CLASSES - 1, BAD, 2 }, { N_CLASSES + 3, BAD, 2 },
+        { N_CLASSES + 3, BAD, 3 }, { 0, GOOD, 1 },
+    };
+    struct cost_account *account = cost_account_create(&rows_kind, "rows",
+                                                       NULL);
+    struct cost_recorder *recorder = cost_recorder_get(account, "main");
+
+    for (int i = 0; i < 3; i++) {
+        struct cost_account_snapshot *snap;
+        struct cost_hist_snapshot hist;
+
+        for (size_t j = 0; j < ARRAY_SIZE(events); j++) {
+            cost_recorder_tally(recorder, events[j].key, events[j].row,
+                                events[j].number, 3);
+        }
+        snap = read_kind(rows_kinds);
+        ovs_assert(cost_snapshot_counter(&snap->total, 0, GOOD) == 2);
+        ovs_assert(cost_snapshot_counter(&snap->total, 0, BAD) == 3);
+        ovs_assert(cost_snapshot_counter(&snap->total, N_CLASSES - 1,
+                                         GOOD) == 0);
+        ovs_assert(cost_snapshot_counter(&snap->total, N_CLASSES - 1,
+                                         BAD) == 3);
+        cost_snapshot_stage(&snap->total, COST_ALL_CLASSES, NUMBER, &hist);
+        ovs_assert(hist.count == 8 && hist.sum == 15);
+        snapshot_free(snap);
+
+        cost_accounts_clear(rows_kinds, 1, NULL);
+        if (i) {
+            ovsrcu_quiesce();
+        }
+    }
+    cost_account_destroy(account);
+}
+
 /* An event that began while accounting was off counts if it is on when the
  * event ends, and the next one does not if it is off again. */
 static void
@@ -943,9 +996,8 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
     static void (*const checks[])(struct cost_account *) = {
         check_concurrent_read, check_thread_exit, check_concurrent_clear,
         check_nesting, check_record, check_slowest, check_tally,
-        check_tally_off, check_refused, check_next, check_off, check_split,
-        check_accounts, check_memory,
-        check_config,
+        check_tally_rows, check_tally_off, check_refused, check_next,
+        check_off, check_split, check_accounts, check_memory, check_config,
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
