@@ -1747,9 +1747,13 @@ cost_recorder_tally__(struct cost_recorder *recorder, uint32_t key, size_t row,
     if (OVS_UNLIKELY(data->latest_idx != class)) {
         data = cost_recorder_prepare(recorder, class);
     }
-    data_write_begin(data);
-    class_add_tally(kind, data->latest, row, number);
-    data_write_end(data);
+    if (OVS_LIKELY(number < kind->tally_layout->n_edges)) {
+        class_add_tally(kind, data->latest, row, number);
+    } else {
+        data_write_begin(data);
+        class_add_tally(kind, data->latest, row, number);
+        data_write_end(data);
+    }
 
     /* If accounting was off when the event began, cost_recorder_idle() is not
      * called again. */
@@ -1994,7 +1998,7 @@ cost_record(struct cost_recorder *recorder, size_t class,
         atomic_store_relaxed(&data->pending[n++], total_ns);
         atomic_store_relaxed(&data->pending[n++],
                              event_head(class, event->counter,
-                                          event->marked));
+                                        event->marked));
         for (uint16_t marked = event->marked; OVS_UNLIKELY(marked);
              marked = zero_rightmost_1bit(marked)) {
             atomic_store_relaxed(&data->pending[n++],
