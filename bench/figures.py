@@ -27,6 +27,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import addrs as addresses                                      # noqa: E402
 import memory                                                  # noqa: E402
+import scale                                                   # noqa: E402
 import stats                                                   # noqa: E402
 import txqueue as tx_queues                                    # noqa: E402
 
@@ -238,6 +239,90 @@ def flow_dump(result: Dict[str, Any]) -> Table:
                   "confidence", "runs"], rows)
 
 
+class Alone(NamedTuple):
+    """A result of one patch alone."""
+    name: str                   # In RESULTS, ends with the patch.
+    gains: List[str]            # Cases that show what it is worth.
+    worst: List[str]            # Those in which it might lose.
+
+
+ALONE = [
+    Alone("txqueue-0100", ["full, 1000 us", "full, 50 us"],
+          ["full, 0 us", "split"]),
+    Alone("txqueue-0120", ["sparse", "vhost"],
+          ["latency, p99", "loaded, p99"]),
+    Alone("addrs-0405", ["one device, 1024"], ["all devices, 1024"]),
+    Alone("flood-0410", ["wake-up, veth 100"],
+          ["wake-up, tap 100", "stats, tap 100"]),
+    Alone("flood-0415", ["stats, tap 100", "stats, veth 100"],
+          ["wake-up, tap 100", "wake-up, veth 100"]),
+    Alone("stats_loop-0417", ["kernel, idle loop"], ["kernel, busy loop"]),
+    Alone("flood-0420", ["stats, dummy 100", "stats, tap 100"],
+          ["wake-up, dummy 100", "flood, dummy 100"]),
+]
+
+
+class Pairs(NamedTuple):
+    """What was measured of a case, in pairs of processes."""
+    stock: List[float]
+    patched: List[float]
+    unit: str
+    digits: int
+
+    def cells(self) -> List[str]:
+        ratio = stats.ratio(self.patched, self.stock).as_dict()
+        return [*(f"{median(values):,.{self.digits}f} {self.unit}"
+                  for values in (self.stock, self.patched)),
+                *interval(ratio)[:2]]
+
+
+def pairs_of(benchmark: str, result: Dict[str, Any]) -> Dict[str, Pairs]:
+    """Returns all cases of a result."""
+    found: Dict[str, Pairs] = {}
+    if benchmark == "txqueue":
+        for case, of in result["rates"].items():
+            found[case] = Pairs([v["mpps"] for v in of["stock"]],
+                                [v["mpps"] for v in of["patched"]], "Mpps", 3)
+        for case in set(tx_queues.LATENCY_CASES) & result.keys():
+            of = result[case]
+            for p in of["stock"][0]:
+                found[f"{case}, {p}"] = Pairs(
+                    [v[p] / 1e3 for v in of["stock"]],
+                    [v[p] / 1e3 for v in of["patched"]], "us", 1)
+    elif benchmark == "addrs":
+        for size, of in result["us"].items():
+            for i, case in enumerate(addresses.CASES):
+                found[f"{case}, {size}"] = Pairs(
+                    [v[i] for v in of["stock"]],
+                    [v[i] for v in of["patched"]], "us", 1)
+    elif benchmark == "flood":
+        for where, cases in result.items():
+            for case, of in cases.items():
+                found[f"{case}, {where}"] = Pairs(
+                    [n / 1e3 for n in of["stock"]],
+                    [n / 1e3 for n in of["ovs"]], "k", 0)
+    elif benchmark == "stats_loop":
+        for kind, of in result.items():
+            for case, ms in of["ms"].items():
+                found[f"{kind}, {case}"] = Pairs(ms["stock"], ms["patched"],
+                                                 "ms", 2)
+    return found
+
+
+def alone_table(results: Dict[str, Dict[str, Any]]) -> Table:
+    """Returns one table of all ALONE."""
+    rows = []
+    for name, gains, worst in ALONE:
+        benchmark, _, patch = name.partition("-")
+        found = pairs_of(benchmark, results[name]["results"][benchmark])
+        for case in gains + worst:
+            rows.append([patch, case, "worst" if case in worst else "",
+                         *found[case].cells()])
+            patch = ""
+    return Table(["patch", "case", "", "stock", "with it alone", "ratio",
+                  "interval"], rows)
+
+
 def fleet(rows: List[List[str]]) -> Table:
     return Table(["one Prometheus", ""], [list(row) for row in rows])
 
@@ -246,6 +331,18 @@ def rules(result: Dict[str, str]) -> str:
     """What 'ovs-cost diff' printed, as it is."""
     return "::\n\n" + "".join(
         f"    {line}".rstrip() + "\n" for line in result["diff"].splitlines())
+
+
+def reports(result: Dict[str, Any]) -> Table:
+    return Table(scale.REPORTS_HEADER, scale.report_rows(result["us"]))
+
+
+def reload(result: Dict[str, Any]) -> Table:
+    stock = median(result["cycles"]["stock"]) / result["ports"]
+    return Table([f"cycles for a port (stock {stock:,.0f})", "ratio",
+                  "interval", "confidence", "pairs"],
+                 [[name, *interval(result[name]), str(result[name]["n"])]
+                  for name in ("off/stock", "on/stock", "on/off")])
 
 
 def recording(rows: List[Dict[str, float]]) -> Table:
@@ -270,6 +367,8 @@ TABLES: Dict[str, Callable[[Any], Union[Table, str]]] = {
     "learning": upcalls,
     "memory": memory_table,
     "recording": recording,
+    "reload": reload,
+    "reports": reports,
     "rules": rules,
     "stats_loop": stats_loop,
     "txqueue": txqueue,
@@ -296,16 +395,30 @@ def provenance(name: str, data: Dict[str, Dict], markdown: bool) -> str:
                          break_on_hyphens=False) + "\n"
 
 
-def make(name: str, markdown: bool) -> str:
-    """Returns what the block 'name' has to be."""
+def load(name: str) -> Dict[str, Any]:
     path = RESULTS / f"{name}.json"
-    benchmark = name.partition("-")[0]
-    if benchmark not in TABLES:
-        raise Failure(f"there are no figures '{name}'; there are "
-                      + ", ".join(TABLES))
     if not path.exists():
         raise Failure(f"there is no {path.relative_to(TOP)}")
-    data = json.loads(path.read_text())
+    return dict(json.loads(path.read_text()))
+
+
+def make_alone() -> str:
+    """Returns what the block "alone" has to be."""
+    results = {alone.name: load(alone.name) for alone in ALONE}
+    return ("\n" + alone_table(results).rst() + "\n"
+            + "\n".join(provenance(name, data, False)
+                        for name, data in results.items()) + "\n")
+
+
+def make(name: str, markdown: bool) -> str:
+    """Returns what the block 'name' has to be."""
+    if name == "alone":
+        return make_alone()
+    benchmark = name.partition("-")[0]
+    if benchmark not in TABLES:
+        raise Failure(f"there are no figures '{name}'; there are alone, "
+                      + ", ".join(TABLES))
+    data = load(name)
     table = TABLES[benchmark](data["results"][benchmark])
     if isinstance(table, Table):
         table = table.narrow()

@@ -269,6 +269,60 @@ class Figures(unittest.TestCase):
             ["latency p50", "6.8, 7.0", "", "", *self.CELLS_OF_RATIO,
              "1"]])
 
+    def test_reports(self) -> None:
+        table = figures.reports({"us": {"tx/cost-show, text": [50, 1060, 60]}})
+        self.assertEqual(table.rows,
+                         [["tx/cost-show, text", "60 us", "1,060 us"]])
+
+    def test_reload(self) -> None:
+        table = figures.reload({
+            "ports": 10, "cycles": {"stock": [39000, 41000, 40000]},
+            **{name: {**self.RATIO, "n": 3}
+               for name in ("off/stock", "on/stock", "on/off")}})
+        self.assertEqual(table.header[0], "cycles for a port (stock 4,000)")
+        self.assertEqual(table.rows[2], ["on/off", *self.CELLS_OF_RATIO, "3"])
+
+    def test_alone(self) -> None:
+        def rates(mpps: float) -> List[Dict[str, float]]:
+            return [{"mpps": mpps, "burst": 8, "cycles": 1500}] * 3
+
+        for benchmark, case, result, cells in (
+                ("txqueue", "split",
+                 {"rates": {"split": {"stock": rates(14),
+                                      "patched": rates(13)}}},
+                 ["14.000 Mpps", "13.000 Mpps", "0.929", "0.929 to 0.929"]),
+                ("txqueue", "loaded, p99",
+                 {"rates": {}, "loaded": {"stock": [{"p99": 6800}],
+                                          "patched": [{"p99": 3400}]}},
+                 ["6.8 us", "3.4 us", "0.500", "0.500 to 0.500"]),
+                ("addrs", "all devices, 1024",
+                 {"us": {"1024": {"stock": [[40000, 100, 50]],
+                                  "patched": [[10, 20, 5]]}}},
+                 ["100.0 us", "20.0 us", "0.200", "0.200 to 0.200"]),
+                ("flood", "stats, tap 100",
+                 {"tap 100": {"stats": {"stock": [2e6, 2e6, 4e6],
+                                        "ovs": [1e6, 1e6, 1e6]}}},
+                 ["2,000 k", "1,000 k", "0.500", "0.250 to 0.500"]),
+                ("stats_loop", "kernel, idle loop",
+                 {"kernel": {"ms": {"idle loop": {"stock": [60],
+                                                  "patched": [15]}}}},
+                 ["60.00 ms", "15.00 ms", "0.250", "0.250 to 0.250"])):
+            with self.subTest(benchmark=benchmark, case=case):
+                pairs = figures.pairs_of(benchmark, result)
+                self.assertEqual(pairs[case].cells(), cells)
+
+    def test_alone_table(self) -> None:
+        results = {"flood-0410": {"results": {"flood": {
+            "tap 100": {"stats": {"stock": [2e3], "ovs": [1e3]},
+                        "wake-up": {"stock": [4e3], "ovs": [4e3]}}}}}}
+        with mock.patch.object(figures, "ALONE", [
+                figures.Alone("flood-0410", ["stats, tap 100"],
+                              ["wake-up, tap 100"])]):
+            table = figures.alone_table(results)
+        self.assertEqual([row[:6] for row in table.rows], [
+            ["0410", "stats, tap 100", "", "2 k", "1 k", "0.500"],
+            ["", "wake-up, tap 100", "worst", "4 k", "4 k", "1.000"]])
+
     def test_histogram(self) -> None:
         table = figures.histogram({"ns": {"record": [3.0, 2.0, 4.06]}})
         self.assertEqual(table.rows, [["record", "3.0 ns", "2.0 ns",

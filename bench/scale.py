@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A switch with many dummy ports, and PMD threads that send to all of them.
+
+reports  3,000 ports, to each of which 32 PMD threads have sent.  Each report
+         is asked for in text and in JSON, at its defaults and, into a file,
+         with all accounts and threads.  What is taken is what
+         "bridge/cost-show" has as the longest time that the main loop, which
+         has a CPU of its own then, spent on commands in one iteration.
+         "nothing" is that of the command that clears this number.
+reload   A PMD thread floods a packet to 3,000 ports, right after it was
+         reloaded: the cycles that it takes, of pmd-stats-show, with
+         accounting on, off, and in stock Open vSwitch.  The median of several
+         times, in each process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from pathlib import Path
+from statistics import median
+from typing import Dict, List, Sequence
+
+from daemon import Switch, wait_until
+from machine import Cores, Threads, choose_cores
+from packets import make_packet
+from report import Context, ratio_json, ratio_line, table
+from stats import ratio
+
+N_PORTS = 3000
+N_THREADS = 32
+REPORTS = ["upcall", "tx", "bridge", "netlink", "revalidator"]
+N_ROUNDS = 9                    # Of each report.
+N_RELOADS = 8                   # Of each variant, in a process.
+
+
+class ScaleSwitch(Switch):
+    """A switch whose PMD threads flood to 'n_ports' dummy ports what they
+    receive from the port "source", each from an rx queue of its own."""
+
+    def __init__(self, tree: Path, directory: Path, n_ports: int,
+                 n_threads: int) -> None:
+        super().__init__(tree, directory, [
+            "--enable-dummy", "--disable-system",
+            "--dummy-numa=" + ",".join(["0"] * n_threads)])
+        self.timeout = 600
+        self.n_threads = n_threads
+        self.start_database()
+        self.vsctl("--no-wait", "add-br", "br0", "--", "set", "Bridge", "br0",
+                   "datapath_type=dummy", "fail-mode=secure", "--", "set",
+                   "Open_vSwitch", ".",
+                   f"other_config:pmd-cpu-mask={(1 << n_threads) - 1:#x}",
+                   # All of them share the CPUs that there are.
+                   "other_config:pmd-sleep-max=10000",
+                   "other_config:max-idle=3600000",
+                   "other_config:max-revalidator=3600000")
+        self.start()
+        ports: List[str] = []
+        for i in range(n_ports):
+            ports += ["--", "add-port", "br0", f"p{i}", "--", "set",
+                      "Interface", f"p{i}", "type=dummy"]
+        self.vsctl(*ports[1:])
+        self.vsctl("add-port", "br0", "source", "--", "set", "Interface",
+                   "source", "type=dummy-pmd", f"options:n_rxq={n_threads}")
+        self.ofctl("add-flow", f"{directory}/br0.mgmt",
+                   "in_port=source,actions=flood")
+
+    def flood(self, queue: int) -> int:
+        """Has a packet sent to all ports, by the thread of rx 'queue'.
+        Returns how many cycles that took."""
+        self.appctl("dpif-netdev/pmd-stats-clear")
+        self.appctl("netdev-dummy/receive", "source", "--qid", str(queue),
+                    make_packet(1).hex())
+        found: List[str] = []
+
+        def received() -> bool:
+            found[:] = re.findall(
+                r"Rx packets: +1 .*\b(\d+) cycles/pkt",
+                self.appctl("dpif-netdev/pmd-stats-show"))
+            return bool(found)
+
+        wait_until(received, "a packet")
+        return int(found[0])
+
+    def isolate_main(self, cores: Cores) -> None:
+        """Gives the main thread a CPU of its own: everything else of this
+        benchmark gets another one."""
+        threads = Threads(self.vswitchd.pid).find("")
+        for pid in [int(task.name) for task in threads] + [
+                os.getpid(), *(process.pid for process in self.processes)]:
+            os.sched_setaffinity(pid, {cores.pmd})
+        os.sched_setaffinity(self.vswitchd.pid, {cores.main})
+
+
+def reports(context: Context) -> Dict[str, object]:
+    """How long the main thread takes for a report."""
+    quick = context.args.quick
+    n_ports, n_threads = (100, 4) if quick else (N_PORTS, N_THREADS)
+    directory = context.directory
+    results: Dict[str, List[float]] = {}
+    context.progress(f"{n_ports:,} ports, {n_threads} threads")
+    cores = choose_cores()
+    before = os.sched_getaffinity(0)
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.sched_setaffinity, 0, before)
+        switch = stack.enter_context(ScaleSwitch(
+            context.ovs, directory / "switch", n_ports, n_threads))
+        for queue in range(n_threads):
+            switch.flood(queue)
+        context.progress("all threads have sent to all ports")
+        switch.isolate_main(cores)
+
+        def measure(name: str, *command: str) -> None:
+            for _ in range(2 if quick else N_ROUNDS):
+                switch.appctl("bridge/cost-clear")
+                if command:
+                    switch.appctl(*command)
+                loop = json.loads(switch.appctl(
+                    "--format", "json", "bridge/cost-show", "main-loop"))
+                results.setdefault(name, []).append(
+                    loop["accounts"][0]["stages"]["appctl"]["max"] / 1e3)
+
+        measure("nothing")
+        for name in [f"{report}/cost-show" for report in REPORTS] + [
+                "cost/show"]:
+            everything = [name, "-n", "all", "-o", f"{directory}/report"]
+            if name != "cost/show":
+                everything.append("-thread")
+                measure(f"{name}, text", name)
+                measure(f"{name}, text, all", *everything)
+            measure(f"{name}, JSON", "--format", "json", name)
+            measure(f"{name}, JSON, all", "--format", "json", *everything)
+            context.progress(name)
+    print(table(REPORTS_HEADER, report_rows(results)))
+    return {"ports": n_ports, "threads": n_threads, "us": results}
+
+
+REPORTS_HEADER = ["main thread, at a time", "median", "most"]
+
+
+def report_rows(results: Dict[str, List[float]]) -> List[List[str]]:
+    """Returns the rows of a table with REPORTS_HEADER."""
+    return [[name, *(f"{of(times):,.0f} us" for of in (median, max))]
+            for name, times in results.items()]
+
+
+def measure_reloads(switch: ScaleSwitch, n: int) -> float:
+    """Reloads the PMD thread 'n' times, and returns how many cycles it took
+    it to flood one packet afterwards."""
+    cycles = []
+    for i in range(n):
+        switch.vsctl("set", "Interface", "source",
+                     f"options:n_rxq={2 + i % 2}")
+        cycles.append(switch.flood(0))
+    return median(cycles)
+
+
+def reload(context: Context) -> Dict[str, object]:
+    """How long a PMD thread takes to flood after it was reloaded."""
+    args = context.args
+    n_ports = 100 if args.quick else N_PORTS
+    cycles: Dict[str, List[float]] = {"stock": [], "off": [], "on": []}
+    for k in range(args.pairs):
+        context.progress(f"pair {k + 1} of {args.pairs}")
+        for name, tree in (("stock", context.stock), ("ovs", context.ovs)):
+            with ScaleSwitch(tree, context.directory / f"{name}-{k}", n_ports,
+                             1) as switch:
+                switch.flood(0)
+                if name == "stock":
+                    cycles[name].append(measure_reloads(switch, N_RELOADS))
+                    continue
+                for variant in ("off", "on")[::1 - k % 2 * 2]:
+                    switch.vsctl("set", "Open_vSwitch", ".",
+                                 "other_config:cost-accounting="
+                                 + {"off": "false", "on": "true"}[variant])
+                    switch.flood(0)
+                    cycles[variant].append(measure_reloads(switch, N_RELOADS))
+    print(table(["", "n", "cycles per port"],
+                [[name, str(len(values)), f"{median(values) / n_ports:.0f}"]
+                 for name, values in cycles.items()]))
+    results: Dict[str, object] = {"ports": n_ports, "cycles": cycles}
+    compare: Sequence[Sequence[str]] = (("off", "stock"), ("on", "stock"),
+                                        ("on", "off"))
+    for above, below in compare:
+        r = ratio(cycles[above], cycles[below])
+        print(ratio_line(f"{above}/{below}", r, None, judge=False))
+        results[f"{above}/{below}"] = ratio_json(r, None, judge=False)
+    return results
