@@ -46,7 +46,6 @@ class ScaleSwitch(Switch):
             "--enable-dummy", "--disable-system",
             "--dummy-numa=" + ",".join(["0"] * n_threads)])
         self.timeout = 600
-        self.n_threads = n_threads
         self.start_database()
         self.vsctl("--no-wait", "add-br", "br0", "--", "set", "Bridge", "br0",
                    "datapath_type=dummy", "fail-mode=secure", "--", "set",
