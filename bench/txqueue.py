@@ -15,7 +15,8 @@ vhost    The same, but to a vhost-user port, whose peer, dpdk-testpmd, throws
          them away: there a burst is copied by the PMD thread.
 split    The same capture on one rx queue, its flows to 4 net_null ports.
 single   The same with 31 net_null ports, as many as DPDK takes beside the
-         source: each packet is a burst of its own, and one in 32 is dropped.
+         source: each packet is a burst of its own, and one in 32 is dropped,
+         by a flow that says so: without it, that one would be an upcall.
 rules    The same capture on one rx queue, and 4 OpenFlow flows that match the
          source address and have the same net_null port as their output.  Each
          of them gets 8 packets in 32, one in turn.  With a tx-flush-interval
@@ -30,7 +31,8 @@ A pair is a new process of stock and one of the patched Open vSwitch.  Only
 one of them runs at any time, the other is stopped.  In each pair they take
 turns, in an order that is the same backwards.  Rates, packets per burst and
 cycles per packet are those that pmd-perf-show has for the PMD thread: all of
-its cycles, by the packets that it sent.
+its cycles, by the packets that it sent.  They are medians of many short turns,
+since a virtual machine's neighbours slow it down for some of them.
 """
 
 from __future__ import annotations
@@ -63,6 +65,8 @@ N_QUEUES = 8
 SPARSE_MATCH = "ip,nw_src=10.0.0.0/0.0.0.15"    # 2 packets in 32.
 N_SPLIT = 4                     # Ports, or OpenFlow flows.
 N_SINGLE = 31                   # Ports.
+SECONDS = 0.15                  # In each turn.
+TURNS = 6                       # That both take twice, in each pair.
 CASES = ["full", "sparse", "vhost", "split", "single", "latency", "loaded",
          "rules"]
 LATENCY_CASES = ["latency", "loaded"]
@@ -143,7 +147,8 @@ class TxSwitch(DpdkSwitch):
             self.add_port(f"sink{i}", f"net_null_sink{i},no-rx=1")
         self.add_source(capture, 1)
         mask = (1 << (n_ports - 1).bit_length()) - 1
-        self.forward(*(f"ip,nw_src=10.0.0.{i}/0.0.0.{mask},"
+        self.forward("priority=1,actions=drop",
+                     *(f"ip,nw_src=10.0.0.{i}/0.0.0.{mask},"
                        f"actions=output:sink{i}" for i in range(n_ports)))
 
     def set_up_rules(self, capture: Path) -> None:
@@ -216,11 +221,13 @@ class TxSwitch(DpdkSwitch):
                     number(r"Used TSC cycles: +(\d+)")
                     / number(r"Tx packets: +(\d+)"))
 
-    def measure(self, seconds: float) -> Rate:
-        time.sleep(0.2)
+    def measure(self) -> Rate:
+        time.sleep(SECONDS / 3)
         self.appctl("dpif-netdev/pmd-stats-clear")
-        time.sleep(seconds)
-        return self.rate()
+        time.sleep(SECONDS)
+        rate = self.rate()
+        # The thread may not have cleared them yet.
+        return rate if rate.cycles else self.measure()
 
     def measure_latency(self) -> List[int]:
         """Runs ping() in the switch's namespace."""
@@ -347,20 +354,20 @@ def run(context: Context) -> Dict[str, object]:
     cores = choose_cores()
     capture = context.directory / "flows.pcap"
     write_capture(capture, [i % N_FLOWS for i in range(N_FLOWS * 4)])
-    seconds = 0.3 if args.quick else 0.5
+    n_turns = 1 if args.quick else TURNS
     rates: Dict[str, Dict[str, List[Rate]]] = {}
     pings: Dict[str, Dict[str, List[List[int]]]] = {}
     trees = {"stock": context.stock, "patched": context.ovs}
     results: Dict[str, object] = {}
 
     def add(case: str, name: str, values: List[Rate]) -> None:
-        mean = Rate(*(sum(v) / len(values) for v in zip(*values)))
-        rates.setdefault(case, {}).setdefault(name, []).append(mean)
+        rates.setdefault(case, {}).setdefault(name, []).append(
+            Rate(*(median(v) for v in zip(*values))))
 
-    def take_turns(switches: Dict[str, TxSwitch], k: int,
+    def take_turns(switches: Dict[str, TxSwitch], k: int, n: int,
                    measure: Callable[[TxSwitch], T]) -> Dict[str, List[T]]:
         found: Dict[str, List[T]] = {name: [] for name in switches}
-        for name in turns(switches, k):
+        for name in turns(switches, k) * n:
             switches[name].resume()
             found[name].append(measure(switches[name]))
             switches[name].pause()
@@ -392,7 +399,7 @@ def run(context: Context) -> Dict[str, object]:
                     switches[name].pause()
                 if kind in LATENCY_CASES:
                     for name, times in take_turns(
-                            switches, k,
+                            switches, k, 1,
                             lambda switch: switch.measure_latency()).items():
                         pings.setdefault(kind, {}).setdefault(name, []).append(
                             sum(times, []))
@@ -403,8 +410,8 @@ def run(context: Context) -> Dict[str, object]:
                         switch.set_interval(interval)
                         switch.pause()
                     for name, values in take_turns(
-                            switches, k,
-                            lambda switch: switch.measure(seconds)).items():
+                            switches, k, n_turns,
+                            lambda switch: switch.measure()).items():
                         add(f"{kind}, {interval} us" if kind in INTERVALS
                             else kind, name, values)
     if rates:
