@@ -27,12 +27,14 @@ latency  A program sends single packets through a veth device, net_af_packet
 loaded   The same, while the PMD thread has the capture on another rx queue,
          which is never empty, and forwards it to a net_null port.
 
-A pair is a new process of stock and one of the patched Open vSwitch.  Only
-one of them runs at any time, the other is stopped.  In each pair they take
-turns, in an order that is the same backwards.  Rates, packets per burst and
-cycles per packet are those that pmd-perf-show has for the PMD thread: all of
-its cycles, by the packets that it sent.  They are medians of many short turns,
-since a virtual machine's neighbours slow it down for some of them.
+A pair is a new process of stock and one of the patched Open vSwitch, each of
+them started first in every other pair: of two processes of the same binary,
+the first one is 1% faster, nobody knows why.  Only one of them runs at any
+time, the other is stopped.  They take turns, in an order that is the same
+backwards.  Rates, packets per burst and cycles per packet are those that
+pmd-perf-show has for the PMD thread: all of its cycles, by the packets that it
+sent.  They are medians of many short turns, since a virtual machine's
+neighbours slow it down for some of them.
 """
 
 from __future__ import annotations
@@ -286,13 +288,6 @@ def percentile(values: Sequence[int], share: float) -> float:
     return float(ordered[min(int(len(ordered) * share), len(ordered) - 1)])
 
 
-def turns(switches: Dict[str, TxSwitch], k: int) -> List[str]:
-    names = list(switches)
-    if k % 2:
-        names.reverse()
-    return names + names[::-1]
-
-
 def compare(title: str, above: List[float], below: List[float],
             results: Dict[str, object]) -> None:
     r = ratio(above, below)
@@ -364,10 +359,11 @@ def run(context: Context) -> Dict[str, object]:
         rates.setdefault(case, {}).setdefault(name, []).append(
             Rate(*(median(v) for v in zip(*values))))
 
-    def take_turns(switches: Dict[str, TxSwitch], k: int, n: int,
+    def take_turns(switches: Dict[str, TxSwitch], n: int,
                    measure: Callable[[TxSwitch], T]) -> Dict[str, List[T]]:
         found: Dict[str, List[T]] = {name: [] for name in switches}
-        for name in turns(switches, k) * n:
+        names = list(switches)
+        for name in (names + names[::-1]) * n:
             switches[name].resume()
             found[name].append(measure(switches[name]))
             switches[name].pause()
@@ -391,15 +387,15 @@ def run(context: Context) -> Dict[str, object]:
                 stack.enter_context(HugePages(
                     2 * (PAGES_PER_SWITCH + PAGES_PER_PEER)))
                 switches = {}
-                for name, tree in trees.items():
+                for name in list(trees)[::1 - k % 2 * 2]:
                     switches[name] = stack.enter_context(TxSwitch(
-                        tree, context.directory / f"{kind}-{k}-{name}",
-                        cores))
+                        trees[name],
+                        context.directory / f"{kind}-{k}-{name}", cores))
                     set_up(switches[name])
                     switches[name].pause()
                 if kind in LATENCY_CASES:
                     for name, times in take_turns(
-                            switches, k, 1,
+                            switches, 1,
                             lambda switch: switch.measure_latency()).items():
                         pings.setdefault(kind, {}).setdefault(name, []).append(
                             sum(times, []))
@@ -410,7 +406,7 @@ def run(context: Context) -> Dict[str, object]:
                         switch.set_interval(interval)
                         switch.pause()
                     for name, values in take_turns(
-                            switches, k, n_turns,
+                            switches, n_turns,
                             lambda switch: switch.measure()).items():
                         add(f"{kind}, {interval} us" if kind in INTERVALS
                             else kind, name, values)
