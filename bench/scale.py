@@ -113,6 +113,7 @@ def reports(context: Context) -> Dict[str, object]:
         for queue in range(n_threads):
             switch.flood(queue)
         context.progress("all threads have sent to all ports")
+        switch.appctl("tx/cost-show")   # Creates the thread that reads.
         switch.isolate_main(cores)
 
         def measure(name: str, *command: str) -> None:
