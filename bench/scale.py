@@ -80,7 +80,8 @@ class ScaleSwitch(Switch):
 
         def received() -> bool:
             found[:] = re.findall(
-                r"Rx packets: +1 .*\b(\d+) cycles/pkt",
+                # 0 until it has been sent.
+                r"Rx packets: +1 .*\b([1-9]\d*) cycles/pkt",
                 self.appctl("dpif-netdev/pmd-stats-show"))
             return bool(found)
 
