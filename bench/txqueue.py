@@ -395,8 +395,7 @@ def run(context: Context) -> Dict[str, object]:
                     switches[name].pause()
                 if kind in LATENCY_CASES:
                     for name, times in take_turns(
-                            switches, 1,
-                            lambda switch: switch.measure_latency()).items():
+                            switches, 1, TxSwitch.measure_latency).items():
                         pings.setdefault(kind, {}).setdefault(name, []).append(
                             sum(times, []))
                     continue
@@ -406,8 +405,7 @@ def run(context: Context) -> Dict[str, object]:
                         switch.set_interval(interval)
                         switch.pause()
                     for name, values in take_turns(
-                            switches, n_turns,
-                            lambda switch: switch.measure()).items():
+                            switches, n_turns, TxSwitch.measure).items():
                         add(f"{kind}, {interval} us" if kind in INTERVALS
                             else kind, name, values)
     if rates:
