@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple
 
 from daemon import NotHere
 
@@ -117,7 +117,7 @@ class HugePages:
 
     def __init__(self, pages: int) -> None:
         self.pages = pages
-        self.before: Optional[int] = None
+        self.taken = 0
 
     def __enter__(self) -> HugePages:
         count = HUGEPAGES / "nr_hugepages"
@@ -130,8 +130,8 @@ class HugePages:
                 count.write_text(str(before + missing))
             except OSError as error:
                 raise NotHere(f"can't reserve huge pages: {error}")
-            self.before = before
-            if int(read(count)) < before + missing:
+            self.taken = int(read(count)) - before
+            if self.taken < missing:
                 got = int(read(HUGEPAGES / "free_hugepages"))
                 self.__exit__()
                 raise NotHere(f"{self.pages} huge pages of 2 MB are needed, "
@@ -140,9 +140,11 @@ class HugePages:
         return self
 
     def __exit__(self, *args: object) -> None:
-        if self.before is not None:
-            (HUGEPAGES / "nr_hugepages").write_text(str(self.before))
-            self.before = None
+        if self.taken:
+            # Somebody else may have reserved some meanwhile.
+            count = HUGEPAGES / "nr_hugepages"
+            count.write_text(str(max(int(read(count)) - self.taken, 0)))
+            self.taken = 0
 
 
 class Threads:
