@@ -110,9 +110,9 @@ def upcalls(result: Dict[str, Dict[str, Dict]]) -> Table:
 
 
 def flood(result: Dict[str, Dict[str, Dict]]) -> Table:
-    header = ["instructions", "ports", "number", "stock", "+-", "patched",
-              "+-", "ratio", "of accounting"]
-    rows = []
+    """Instructions of two trees, or, of one that has accounting, with that off
+    and on."""
+    rows, with_off = [], []
     for where, cases in result.items():
         kind, _, n_ports = where.partition(" ")
         for case, counts in cases.items():
@@ -121,14 +121,24 @@ def flood(result: Dict[str, Dict[str, Dict]]) -> Table:
                 middle = median(values)
                 spread = (max(values) - min(values)) / 2 / middle
                 cells += [f"{middle:,.0f}", f"{spread * 100:.1f}%"]
-            ratio = median(counts["ovs"]) / median(counts["stock"])
-            rows.append([case, kind, f"{int(n_ports):,}", *cells,
-                         f"{ratio:.3f}",
-                         f"{median(counts.get('accounting', [0])):,.0f}"])
-    if all(row[-1] == "0" for row in rows):
-        # It was without accounting.
-        return Table(header[:-1], [row[:-1] for row in rows])
-    return Table(header, rows)
+            middles = {name: median(values)
+                       for name, values in counts.items()}
+            begin = [case, kind, f"{int(n_ports):,}"]
+            rows.append([*begin, *cells,
+                         f"{middles['ovs'] / middles['stock']:.3f}"])
+            if "off" in counts:
+                more = middles["accounting"] - middles["accounting off"]
+                with_off.append([
+                    *begin, *(f"{middles[name] / 1000:,.0f} k"
+                              for name in ("stock", "off", "ovs")),
+                    f"{middles['off'] / middles['stock']:.3f}",
+                    f"{middles['ovs'] / middles['off']:.3f}",
+                    f"{more / int(n_ports):.1f}"])
+    begin = ["instructions", "ports", "number", "stock"]
+    if with_off:
+        return Table([*begin, "off", "on", "off/stock", "on/off",
+                      "more a port"], with_off)
+    return Table([*begin, "+-", "patched", "+-", "ratio"], rows)
 
 
 def kernel(result: Dict[str, Dict[str, Dict]]) -> Table:

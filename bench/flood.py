@@ -20,6 +20,9 @@ N requests and 3 N, subtracted, leave out what does not depend on their number.
 How often the main loop runs for a request is not always the same, so the
 iterations are counted, too, and what those without a packet take is not part
 of stats and flood.
+
+A tree that has accounting is measured twice, with it off and on, by the same
+process.
 """
 
 from __future__ import annotations
@@ -50,16 +53,22 @@ CASES = {"stats": (["bridge_run", "bridge_wait"], "ovsdb_idl_run"),
          "flood": (["dpif_netdev_run"], "tnl_port_map_run")}
 
 
+# Of a tree that has accounting: "other_config:cost-accounting", and what the
+# result calls those of the instructions that are of accounting.
+VARIANTS = {"off": "false", "ovs": "true"}
+OURS = {"off": "accounting off", "ovs": "accounting"}
+
+
 class FloodSwitch(CallgrindSwitch):
     """A switch under callgrind that floods.  Counts what happens in 'case', a
     key of CASES."""
 
     def __init__(self, tree: Path, directory: Path, kind: str,
-                 n_ports: int, case: str, accounting_off: bool) -> None:
+                 n_ports: int, case: str) -> None:
         functions, self.iteration = CASES[case]
         super().__init__(tree, directory, functions,
                          ["--enable-dummy", "--disable-system"])
-        self.timeout = 600
+        self.timeout = 1800
         self.start_database()
         self.vsctl("--no-wait", "add-br", "br0", "--", "set", "Bridge", "br0",
                    "datapath_type="
@@ -67,8 +76,7 @@ class FloodSwitch(CallgrindSwitch):
                    "fail-mode=secure", "--", "set", "Open_vSwitch", ".",
                    "other_config:stats-update-interval=5000",
                    "other_config:max-idle=3600000",
-                   "other_config:max-revalidator=3600000",
-                   *["other_config:cost-accounting=false"] * accounting_off)
+                   "other_config:max-revalidator=3600000")
         self.start()
         if kind == "veth":
             links = "".join(f"link add p{i} type veth peer name q{i}\n"
@@ -88,6 +96,17 @@ class FloodSwitch(CallgrindSwitch):
         self.ofctl("add-flow", f"{directory}/br0.mgmt",
                    "actions=" + ("flood" if kind == "dummy" else "drop"))
         self.appctl("time/stop")
+        self.start_counting()
+
+    def variants(self) -> List[str]:
+        """Returns VARIANTS, or nothing if there is no accounting."""
+        if "cost/show" in self.appctl("list-commands"):
+            return list(VARIANTS)
+        return []
+
+    def switch_accounting(self, variant: str) -> None:
+        self.vsctl("set", "Open_vSwitch", ".",
+                   f"other_config:cost-accounting={VARIANTS[variant]}")
 
     def wake_up(self) -> None:
         self.appctl("version")
@@ -169,25 +188,32 @@ def run(context: Context) -> Dict[str, object]:
             if case == "flood" and kind != "dummy":
                 continue
             where = context.directory / f"{name}-{kind}-{n_ports}-{case}-{n}"
-            with FloodSwitch(tree, where, kind, n_ports, case,
-                             context.args.accounting_off) as switch:
-                switch.settle()
-                wake_up = switch.measure("wake-up")
-                values = {case: switch.measure(case, wake_up)}
-                if case == "stats":
-                    values["wake-up"] = wake_up
-            for what, value in values.items():
-                lists = counts.setdefault(what, {})
-                lists.setdefault(name, []).append(value.total)
-                if name == "ovs":
-                    lists.setdefault("accounting", []).append(value.ours)
-            context.progress(f"{n_ports} {kind}, {name}: {case}")
-        for what, by_tree in counts.items():
-            stock, ovs = (median(by_tree[name]) for name in ("stock", "ovs"))
-            rows.append([what, kind, f"{n_ports:,}", f"{stock:,.0f}",
-                         f"{ovs:,.0f}", f"{ovs / stock:.4f}",
-                         f"{median(by_tree['accounting']):,.0f}"])
+            with FloodSwitch(tree, where, kind, n_ports, case) as switch:
+                variants = switch.variants() if name == "ovs" else []
+                for variant in variants[::1 - n % 2 * 2] or [name]:
+                    if variants:
+                        switch.switch_accounting(variant)
+                    switch.settle()
+                    wake_up = switch.measure("wake-up")
+                    values = {case: switch.measure(case, wake_up)}
+                    if case == "stats":
+                        values["wake-up"] = wake_up
+                    for what, value in values.items():
+                        lists = counts.setdefault(what, {})
+                        lists.setdefault(variant, []).append(value.total)
+                        if name == "ovs":
+                            lists.setdefault(OURS[variant], []).append(
+                                value.ours)
+            context.progress(f"{n_ports:,} {kind}, {name}: {case}")
         results[f"{kind} {n_ports}"] = counts
-    print(table(["instructions", "kind", "ports", "stock", "patched",
-                 "ratio", "of accounting"], rows))
+        for what, by_variant in counts.items():
+            stock = median(by_variant["stock"])
+            for variant in [v for v in VARIANTS if v in by_variant]:
+                patched = median(by_variant[variant])
+                rows.append([what, kind, f"{n_ports:,}", f"{stock:,.0f}",
+                             "off" if variant == "off" else "",
+                             f"{patched:,.0f}", f"{patched / stock:.4f}",
+                             f"{median(by_variant[OURS[variant]]):,.0f}"])
+    print(table(["instructions", "kind", "ports", "stock", "accounting",
+                 "patched", "ratio", "of accounting"], rows))
     return results

@@ -239,9 +239,12 @@ class Figures(unittest.TestCase):
         table = figures.flood({"dummy 1000": {"flood": counts}})
         row = ["flood", "dummy", "1,000", "20", "50.0%", "21", "4.8%", "1.050"]
         self.assertEqual((len(table.header), table.rows), (8, [row]))
-        table = figures.flood({"dummy 1000": {
-            "flood": {**counts, "accounting": [7.0]}, "stats": counts}})
-        self.assertEqual((len(table.header), table.rows[0]), (9, row + ["7"]))
+        table = figures.flood({"dummy 1000": {"flood": {
+            "stock": [20e6, 30e6], "off": [25.1e6], "ovs": [30.12e6],
+            "accounting": [64000.0], "accounting off": [30500.0]}}})
+        self.assertEqual(table.rows, [
+            ["flood", "dummy", "1,000", "25,000 k", "25,100 k", "30,120 k",
+             "1.004", "1.200", "33.5"]])
 
     def test_memory(self) -> None:
         table = figures.memory_table({"rows": [
