@@ -57,8 +57,8 @@ def parse_profile(text: str) -> Count:
 
 
 class CallgrindSwitch(Switch):
-    """A switch under callgrind, which counts within 'functions' only, and not
-    before start_counting(): until then it is several times as fast."""
+    """A switch under callgrind, which counts within 'functions' only, and only
+    after instrument(): until then it is several times as fast."""
 
     def __init__(self, tree: Path, directory: Path, functions: List[str],
                  options: List[str]) -> None:
@@ -79,8 +79,8 @@ class CallgrindSwitch(Switch):
         if done.returncode:
             raise BenchError(f"vgdb: {done.stdout.strip()}")
 
-    def start_counting(self) -> None:
-        self.vgdb("instrumentation", "on")
+    def instrument(self, on: bool = True) -> None:
+        self.vgdb("instrumentation", "on" if on else "off")
 
     def dump(self) -> str:
         """Returns the profile of what was counted since the last time."""

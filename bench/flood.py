@@ -96,7 +96,7 @@ class FloodSwitch(CallgrindSwitch):
         self.ofctl("add-flow", f"{directory}/br0.mgmt",
                    "actions=" + ("flood" if kind == "dummy" else "drop"))
         self.appctl("time/stop")
-        self.start_counting()
+        self.instrument()
 
     def variants(self) -> List[str]:
         """Returns VARIANTS, or nothing if there is no accounting."""
@@ -105,8 +105,10 @@ class FloodSwitch(CallgrindSwitch):
         return []
 
     def switch_accounting(self, variant: str) -> None:
+        self.instrument(False)
         self.vsctl("set", "Open_vSwitch", ".",
                    f"other_config:cost-accounting={VARIANTS[variant]}")
+        self.instrument()
 
     def wake_up(self) -> None:
         self.appctl("version")

@@ -74,7 +74,7 @@ class CountedSwitch(CallgrindSwitch):
                    "in_port=1,actions=output:2")
         self.appctl("upcall/disable-megaflows")
         self.appctl("upcall/set-flow-limit", "200000")
-        self.start_counting()
+        self.instrument()
 
     def n_upcalls(self) -> int:
         match = re.search(r"missed:(\d+)", self.appctl("dpctl/show"))
