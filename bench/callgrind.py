@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
 from daemon import BenchError, Switch, wait_until
+from machine import Threads
 
 # The source files of the accounting.
 OURS = re.compile(r"/(\w+-)?cost(-\w+)?\.[ch]$")
@@ -80,6 +82,16 @@ class CallgrindSwitch(Switch):
             raise BenchError(f"vgdb: {done.stdout.strip()}")
 
     def instrument(self, on: bool = True) -> None:
+        """Waits until no function runs, of which callgrind would lose track,
+        and has it start or stop."""
+        threads = Threads(self.vswitchd.pid).find("")
+
+        def idle() -> bool:
+            before = Threads.schedstat(threads)[0]
+            time.sleep(0.2)
+            return Threads.schedstat(threads)[0] - before < 10e6
+
+        wait_until(idle, "all threads to be idle", self.timeout)
         self.vgdb("instrumentation", "on" if on else "off")
 
     def dump(self) -> str:

@@ -43,9 +43,9 @@ from report import Context, table
 PORTS = (100, 1000, 3000)
 OVS_TYPE = {"dummy": "dummy", "tap": "internal", "veth": '""'}
 N_REQUESTS = 10
-# One burst in 64 is timed: each port has some whose memory need not be
-# allocated any more.
-N_WARM_UP = {"flood": 320}
+# Bursts that are timed, of each port, after which memory need not be allocated
+# for most times, and few are among the slowest.
+N_TIMED = 50
 
 # What each process does, the functions within which it counts, and one that
 # these call once in each iteration of the main loop.
@@ -66,6 +66,7 @@ class FloodSwitch(CallgrindSwitch):
     def __init__(self, tree: Path, directory: Path, kind: str,
                  n_ports: int, case: str) -> None:
         functions, self.iteration = CASES[case]
+        self.floods = case == "flood"
         super().__init__(tree, directory, functions,
                          ["--enable-dummy", "--disable-system"])
         self.timeout = 1800
@@ -104,11 +105,18 @@ class FloodSwitch(CallgrindSwitch):
             return list(VARIANTS)
         return []
 
-    def switch_accounting(self, variant: str) -> None:
-        self.instrument(False)
+    def configure(self, *settings: str) -> None:
+        self.instrument(False)          # It takes minutes.
         self.vsctl("set", "Open_vSwitch", ".",
-                   f"other_config:cost-accounting={VARIANTS[variant]}")
+                   *(f"other_config:{setting}" for setting in settings))
         self.instrument()
+
+    def switch_accounting(self, variant: str) -> None:
+        self.configure(f"cost-accounting={VARIANTS[variant]}",
+                       "cost-split-interval-tx=1")
+        for _ in range(N_TIMED if self.floods else 0):
+            self.flood()
+        self.configure("cost-split-interval-tx=64")
 
     def wake_up(self) -> None:
         self.appctl("version")
@@ -152,8 +160,7 @@ class FloodSwitch(CallgrindSwitch):
         'wake_up' is what each of them takes, or what an iteration takes."""
         request = {"wake-up": self.wake_up, "flood": self.flood,
                    "stats": self.stats}[what]
-        for _ in range(N_WARM_UP.get(what, 1)):
-            request()
+        request()
         self.counted()
         counts = []
         for n in (N_REQUESTS, 3 * N_REQUESTS):
