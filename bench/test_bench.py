@@ -161,6 +161,35 @@ totals: 1400
         # 30 inlined, 7 and 3 of our own, 60 in a function that ours calls.
         self.assertEqual(count, callgrind.Count(1400, 100))
 
+    def test_growth(self) -> None:
+        """What makes room in histograms is left out, with all that it
+        calls."""
+        count = callgrind.parse_profile("""\
+events: Ir
+fl=(1) /src/lib/cost.c
+fn=(1) cost_record
+10 100
+cfi=(2) /src/lib/cost-histogram.c
+cfn=(2) cost_hist_widen__
+calls=2 40
+* 90
+
+fl=(2)
+fn=(2)
+41 20
+cfi=(3) /src/lib/util.c
+cfn=(3) xmalloc
+calls=2 5
+* 70
+
+fl=(3)
+fn=(3)
+5 70
+
+totals: 190
+""")
+        self.assertEqual(count, callgrind.Count(100, 100))
+
 
 class Figures(unittest.TestCase):
     RESULT = {
