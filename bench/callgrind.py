@@ -14,9 +14,9 @@ from machine import Threads
 
 # The source files of the accounting.
 OURS = re.compile(r"/(\w+-)?cost(-\w+)?\.[ch]$")
-# What makes room in a histogram for times unlike those that it has: at most
-# once for each doubling of a time, in the life of a histogram, but often under
-# callgrind, where each port has few times and what they are is haphazard.
+# Makes room in a histogram for times unlike those that it has: at most once
+# for each doubling of a time, in the life of a histogram, but often under
+# callgrind, where each port has few times, which are haphazard.
 GROWTH = "cost_hist_widen__"
 
 
@@ -24,18 +24,18 @@ class Count(NamedTuple):
     """Instructions."""
     total: float
     ours: float                         # By accounting.
+    growth: float                       # Of these, in GROWTH.
 
 
 def parse_profile(text: str) -> Count:
-    """Returns what the callgrind profile 'text' has counted, without GROWTH.
+    """Returns what the callgrind profile 'text' has counted.
 
     'ours' is the cost of all lines in files that match OURS, also where they
     were inlined, and of the functions of other files that these call."""
     names: Dict[str, str] = {}
-    growth = re.search(rf"^c?fn=\((\d+)\) {GROWTH}$", text, re.M)
-    growth_number = growth.group(1) if growth else ""
-    total = ours = grown = 0
-    function = ""                       # Number of that which is called.
+    total = ours = growth = 0
+    number_of_growth = re.search(rf"fn=(\(\d+\)) {GROWTH}$", text, re.M)
+    function = ""                       # Which is called: its number.
     current = callee = False            # Is the file one of ours?
     call = False                        # Is the next line that of a call?
     for line in text.splitlines():
@@ -50,15 +50,15 @@ def parse_profile(text: str) -> Count:
             else:
                 current = callee = mine
         elif line.startswith("cfn="):
-            function = line[len("cfn=("):line.index(")")]
+            function = line[len("cfn="):].split()[0]
         elif line.startswith("calls="):
             call = True
         elif re.match(r"[-+*\d]", line):
             fields = line.split()
             cost = int(fields[1]) if len(fields) > 1 else 0
             if call:
-                if function == growth_number:
-                    grown += cost
+                if number_of_growth and function == number_of_growth.group(1):
+                    growth += cost
                 if current and not callee:
                     ours += cost
                 call, callee = False, current
@@ -66,7 +66,7 @@ def parse_profile(text: str) -> Count:
                 ours += cost
         elif line.startswith(("totals:", "summary:")):
             total = int(line.split()[1])
-    return Count(total - grown, ours - grown)
+    return Count(total, ours, growth)
 
 
 class CallgrindSwitch(Switch):

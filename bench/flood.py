@@ -52,11 +52,12 @@ N_TIMED = 50
 CASES = {"stats": (["bridge_run", "bridge_wait"], "ovsdb_idl_run"),
          "flood": (["dpif_netdev_run"], "tnl_port_map_run")}
 
-
 # Of a tree that has accounting: "other_config:cost-accounting", and what the
 # result calls those of the instructions that are of accounting.
 VARIANTS = {"off": "false", "ovs": "true"}
 OURS = {"off": "accounting off", "ovs": "accounting"}
+# Of "accounting", what histograms took to grow.
+GROWTH = "growth"
 
 
 class FloodSwitch(CallgrindSwitch):
@@ -155,7 +156,7 @@ class FloodSwitch(CallgrindSwitch):
             time.sleep(0.5)
         raise BenchError("iterations of the main loop differ")
 
-    def measure(self, what: str, wake_up: Count = Count(0, 0)) -> Count:
+    def measure(self, what: str, wake_up: Count = Count(0, 0, 0)) -> Count:
         """Returns what a request takes, without iterations of the main loop if
         'wake_up' is what each of them takes, or what an iteration takes."""
         request = {"wake-up": self.wake_up, "flood": self.flood,
@@ -213,6 +214,8 @@ def run(context: Context) -> Dict[str, object]:
                         if name == "ovs":
                             lists.setdefault(OURS[variant], []).append(
                                 value.ours)
+                        if variant == "ovs":
+                            lists.setdefault(GROWTH, []).append(value.growth)
             context.progress(f"{n_ports:,} {kind}, {name}: {case}")
         results[f"{kind} {n_ports}"] = counts
         for what, by_variant in counts.items():
@@ -222,7 +225,10 @@ def run(context: Context) -> Dict[str, object]:
                 rows.append([what, kind, f"{n_ports:,}", f"{stock:,.0f}",
                              "off" if variant == "off" else "",
                              f"{patched:,.0f}", f"{patched / stock:.4f}",
-                             f"{median(by_variant[OURS[variant]]):,.0f}"])
+                             f"{median(by_variant[OURS[variant]]):,.0f}",
+                             f"{median(by_variant[GROWTH]):,.0f}"
+                             if variant == "ovs" else ""])
     print(table(["instructions", "kind", "ports", "stock", "accounting",
-                 "patched", "ratio", "of accounting"], rows))
+                 "patched", "ratio", "of accounting", "of that, growth"],
+                rows))
     return results
