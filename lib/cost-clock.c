@@ -148,9 +148,9 @@ is_invariant(void)
  * make faster or slower, if there is one, because the counter's rate is not to
  * blame for that.  Of several tries takes the one with the least time between
  * its two readings of that clock, which excludes that the thread was
- * interrupted in between. */
+ * interrupted in between.  Tries no more when that is 'width' ns or less. */
 void
-cost_clock_read(struct cost_clock_sample *best)
+cost_clock_read(struct cost_clock_sample *best, uint64_t width)
 {
 #ifdef CLOCK_MONOTONIC_RAW
     clockid_t id = CLOCK_MONOTONIC_RAW;
@@ -159,15 +159,15 @@ cost_clock_read(struct cost_clock_sample *best)
 #endif
 
     best->width = UINT64_MAX;
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 16 && best->width > width; i++) {
         uint64_t before = read_ns(id);
         uint64_t ticks = cost_clock_tsc();
-        uint64_t width = read_ns(id) - before;
+        uint64_t between = read_ns(id) - before;
 
-        if (width < best->width) {
+        if (between < best->width) {
             best->ticks = ticks;
-            best->ns = before + width / 2;
-            best->width = width;
+            best->ns = before + between / 2;
+            best->width = between;
         }
     }
 }
@@ -251,10 +251,10 @@ cost_clock_init(void)
         return;
     }
 
-    machine->sample(&start);
+    machine->sample(&start, 0);
     for (int i = 0; i < CALIBRATION_TRIES && !calibrated; i++) {
         xnanosleep(CALIBRATION_NS);
-        machine->sample(&now);
+        machine->sample(&now, 0);
         if (now.ticks <= start.ticks || now.ns <= start.ns) {
             break;
         }
@@ -384,7 +384,7 @@ check(bool trusted, bool rebase)
         return;
     }
 
-    machine->sample(&now);
+    machine->sample(&now, rebase ? 0 : MAX_GAIN_NS / 100);
     if (!cost_clock_judge(&baseline, &now, real_mult, &gained_ns)) {
         fall_back(FAULT_RATE, &now, gained_ns);
     } else if (!trusted) {

@@ -198,7 +198,7 @@ struct cost_clock_sample {
                                          * this many ns. */
 };
 
-void cost_clock_read(struct cost_clock_sample *);
+void cost_clock_read(struct cost_clock_sample *, uint64_t width);
 bool cost_clock_judge(const struct cost_clock_sample *from,
                       const struct cost_clock_sample *to, uint32_t mult,
                       double *gained_ns);
@@ -213,8 +213,9 @@ struct cost_clock_machine {
     /* Is the counter's rate constant, as far as the CPU says? */
     bool (*is_invariant)(void);
 
-    /* Reads the counter and the kernel's clock. */
-    void (*sample)(struct cost_clock_sample *);
+    /* Reads the counter and the kernel's clock, with as small a width as can
+     * be or, to be quick, with any that is no more than 'width'. */
+    void (*sample)(struct cost_clock_sample *, uint64_t width);
 
     /* The kernel's name of the counter, and the directory that has the files
      * "available_clocksource" and "current_clocksource". */

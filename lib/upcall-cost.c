@@ -185,6 +185,11 @@ actions_features(const struct nlattr *actions, size_t actions_len)
     size_t left;
 
     NL_ATTR_FOR_EACH_UNSAFE (a, left, actions, actions_len) {
+        /* There is one for each port in a flood. */
+        if (a->nla_type == OVS_ACTION_ATTR_OUTPUT) {
+            continue;
+        }
+
         switch (nl_attr_type(a)) {
         case OVS_ACTION_ATTR_CT:
             features |= UPCALL_COST_CT;
@@ -240,8 +245,7 @@ size_t
 upcall_cost_class(enum upcall_cost_type type, const struct flow *flow,
                   const struct ofpbuf *actions)
 {
-    const struct nlattr *a = actions->data;
-    unsigned int features = 0;
+    unsigned int features = actions_features(actions->data, actions->size);
 
     if (flow->ct_state) {
         features |= UPCALL_COST_CT;
@@ -254,11 +258,6 @@ upcall_cost_class(enum upcall_cost_type type, const struct flow *flow,
     }
     if (tunnel_is_set(&flow->tunnel)) {
         features |= UPCALL_COST_TUNNEL;
-    }
-    /* Most upcalls lead to a single output, which has no feature. */
-    if (actions->size != NL_A_U32_SIZE
-        || a->nla_type != OVS_ACTION_ATTR_OUTPUT) {
-        features |= actions_features(a, actions->size);
     }
 
     return type << UPCALL_COST_N_FEATURES | features;

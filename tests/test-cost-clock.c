@@ -64,7 +64,7 @@ fake_is_invariant(void)
 }
 
 static void
-fake_sample(struct cost_clock_sample *sample)
+fake_sample(struct cost_clock_sample *sample, uint64_t width OVS_UNUSED)
 {
     pass(sampling_ns, 0);
     *sample = clocks;
@@ -88,8 +88,8 @@ set_kernel(const char *available, const char *current)
  * sources of time 'available' and uses 'current'.  From now on, time_msec()
  * only advances with check_clock(). */
 static void
-init_with(void (*sample)(struct cost_clock_sample *), const char *available,
-          const char *current)
+init_with(void (*sample)(struct cost_clock_sample *, uint64_t width),
+          const char *available, const char *current)
 {
     static struct cost_clock_machine machine = {
         .is_invariant = fake_is_invariant,
@@ -410,11 +410,11 @@ static struct latch exit_latch;
 static atomic_uint64_t seeming_ticks;
 
 static void
-seeming_sample(struct cost_clock_sample *sample)
+seeming_sample(struct cost_clock_sample *sample, uint64_t width)
 {
     uint64_t ticks;
 
-    cost_clock_read(sample);
+    cost_clock_read(sample, width);
     atomic_read(&seeming_ticks, &ticks);
     sample->ticks += ticks;
 }
