@@ -127,17 +127,20 @@ def flood(result: Dict[str, Dict[str, Dict]]) -> Table:
             rows.append([*begin, *cells,
                          f"{middles['ovs'] / middles['stock']:.3f}"])
             if "off" in counts:
-                more = middles["accounting"] - middles["accounting off"]
+                growth = middles["growth"]
+                more = (middles["accounting"] - middles["accounting off"]
+                        - growth)
                 with_off.append([
                     *begin, *(f"{middles[name] / 1000:,.0f} k"
                               for name in ("stock", "off", "ovs")),
                     f"{middles['off'] / middles['stock']:.3f}",
                     f"{middles['ovs'] / middles['off']:.3f}",
-                    f"{more / int(n_ports):.1f}"])
+                    f"{more / int(n_ports):.1f}",
+                    f"{growth / int(n_ports):.1f}"])
     begin = ["instructions", "ports", "number", "stock"]
     if with_off:
         return Table([*begin, "off", "on", "off/stock", "on/off",
-                      "more a port"], with_off)
+                      "more a port", "growth"], with_off)
     return Table([*begin, "+-", "patched", "+-", "ratio"], rows)
 
 

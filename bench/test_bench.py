@@ -269,10 +269,11 @@ class Figures(unittest.TestCase):
         self.assertEqual((len(table.header), table.rows), (8, [row]))
         table = figures.flood({"dummy 1000": {"flood": {
             "stock": [20e6, 30e6], "off": [25.1e6], "ovs": [30.12e6],
-            "accounting": [64000.0], "accounting off": [30500.0]}}})
+            "accounting": [64000.0], "accounting off": [30500.0],
+            "growth": [3400.0]}}})
         self.assertEqual(table.rows, [
             ["flood", "dummy", "1,000", "25,000 k", "25,100 k", "30,120 k",
-             "1.004", "1.200", "33.5"]])
+             "1.004", "1.200", "30.1", "3.4"]])
 
     def test_memory(self) -> None:
         table = figures.memory_table({"rows": [
