@@ -44,8 +44,10 @@ PORTS = (100, 1000, 3000)
 OVS_TYPE = {"dummy": "dummy", "tap": "internal", "veth": '""'}
 N_REQUESTS = 10
 # Bursts that are timed, of each port, after which memory need not be allocated
-# for most times, and few are among the slowest.
-N_TIMED = 50
+# for most times, and few are among the slowest.  If one in TIMED is, they take
+# about as long as later, when it is one in 64.
+N_TIMED = 20
+TIMED = 4
 
 # What each process does, the functions within which it counts, and one that
 # these call once in each iteration of the main loop.
@@ -114,8 +116,8 @@ class FloodSwitch(CallgrindSwitch):
 
     def switch_accounting(self, variant: str) -> None:
         self.configure(f"cost-accounting={VARIANTS[variant]}",
-                       "cost-split-interval-tx=1")
-        for _ in range(N_TIMED if self.floods else 0):
+                       f"cost-split-interval-tx={TIMED}")
+        for _ in range(TIMED * N_TIMED if self.floods else 0):
             self.flood()
         self.configure("cost-split-interval-tx=64")
 
