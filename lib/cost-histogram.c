@@ -21,6 +21,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "cost-memory.h"
+
 /* floor(1e9 * 2**(SUB / 8) * 2**33), the eight edges of a doubling, in
  * nanoseconds, as fixed-point numbers with 33 fractional bits. */
 #define EDGE_0 UINT64_C(0x7735940000000000)
@@ -55,30 +57,12 @@ const struct cost_hist_layout cost_hist_exponential = {
 /* The window of a histogram that is empty. */
 static struct cost_hist_window no_window;
 
-atomic_uint64_t cost_memory = 0;
-
-/* Adds 'bytes', which may be negative, to 'cost_memory'. */
-void
-cost_memory_add(int64_t bytes)
-{
-    uint64_t orig;
-
-    atomic_add_relaxed(&cost_memory, (uint64_t) bytes, &orig);
-}
-
-static size_t
-window_size(const struct cost_hist_window *window)
-{
-    return sizeof *window + window->n * sizeof window->buckets[0];
-}
-
 /* Frees 'window' when no thread can be reading it any more. */
 static void
 window_free(struct cost_hist_window *window)
 {
     if (window != &no_window) {
-        cost_memory_add(-(int64_t) window_size(window));
-        ovsrcu_postpone(free, window);
+        ovsrcu_postpone(cost_free, window);
     }
 }
 
@@ -122,8 +106,8 @@ cost_hist_widen__(struct cost_hist *hist, size_t idx, unsigned int bucket)
         end = MAX(end, old->first + old->n);
     }
 
-    window = xmalloc(sizeof *window
-                     + (end - first) * sizeof window->buckets[0]);
+    window = cost_zalloc(sizeof *window
+                         + (end - first) * sizeof window->buckets[0]);
     window->first = first;
     window->n = end - first;
     for (unsigned int i = 0; i < window->n; i++) {
@@ -135,7 +119,6 @@ cost_hist_widen__(struct cost_hist *hist, size_t idx, unsigned int bucket)
         }
         atomic_init(&window->buckets[i], n);
     }
-    cost_memory_add(window_size(window));
     ovsrcu_set(&hist->windows[idx], window);
     window_free(old);
     return window;

@@ -148,10 +148,6 @@ struct cost_hist_snapshot {
     uint64_t buckets[COST_HIST_N_BUCKETS];  /* layout->n_edges + 1 used. */
 };
 
-/* Bytes that all that is being recorded takes, see cost_memory_add(). */
-extern atomic_uint64_t cost_memory;
-void cost_memory_add(int64_t bytes);
-
 /* Recording. */
 void cost_hist_init(struct cost_hist *);
 void cost_hist_uninit(struct cost_hist *);

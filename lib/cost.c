@@ -18,6 +18,7 @@
 
 #include "cost.h"
 
+#include "cost-memory.h"
 #include "coverage.h"
 #include "openvswitch/vlog.h"
 #include "simap.h"
@@ -139,24 +140,6 @@ slow_record_size(const struct cost_kind *kind)
 
 /* Memory. */
 
-/* Returns 'size' bytes of memory, zeroed, which are counted. */
-static void *
-counted_zalloc(size_t size)
-{
-    cost_memory_add(size);
-    return xzalloc(size);
-}
-
-/* Frees 'p', which may be NULL, of 'size' bytes. */
-static void
-counted_free(void *p, size_t size)
-{
-    if (p) {
-        cost_memory_add(-(int64_t) size);
-        free(p);
-    }
-}
-
 static size_t
 counters_size(const struct cost_kind *kind)
 {
@@ -193,16 +176,11 @@ slowest_size(const struct cost_kind *kind, size_t n)
 }
 
 static size_t
-recorders_size(size_t n)
-{
-    return n * sizeof(struct cost_recorder *);
-}
-
-static size_t
 data_size(const struct cost_kind *kind)
 {
-    return (sizeof(struct cost_data)
-            + kind->n_pending * sizeof(atomic_uint64_t));
+    return ROUND_UP(sizeof(struct cost_data)
+                    + kind->n_pending * sizeof(atomic_uint64_t),
+                    CACHE_LINE_SIZE);
 }
 
 /* The parts of a class. */
@@ -247,19 +225,18 @@ cost_class_free(const struct cost_kind *kind, struct cost_class *class)
         return;
     }
     for (size_t i = 0; i < kind->n_tally_rows; i++) {
-        counted_free(class_tally(class, i), tally_size(kind));
+        cost_free(class_tally(class, i));
     }
     for (size_t i = 0; i < kind->n_stages; i++) {
         struct cost_hist *hist = class_stage(kind, class, i);
 
         if (hist) {
             cost_hist_uninit(hist);
-            counted_free(hist, sizeof *hist);
+            cost_free(hist);
         }
     }
-    counted_free(ovsrcu_get(atomic_uint64_t *, &class->counters),
-                 counters_size(kind));
-    counted_free(class, class_size(kind));
+    cost_free(ovsrcu_get(atomic_uint64_t *, &class->counters));
+    cost_free(class);
 }
 
 /* Returns what 'recorder' has recorded, or NULL. */
@@ -275,19 +252,12 @@ recorder_data(const struct cost_recorder *recorder)
 static void
 cost_data_free(struct cost_data *data)
 {
-    const struct cost_kind *kind = data->kind;
-    struct cost_slowest *slowest;
-
     for (size_t i = 0; i < data_n_classes(data); i++) {
-        cost_class_free(kind, data_class(data, i));
+        cost_class_free(data->kind, data_class(data, i));
     }
-    counted_free(data_classes(data), classes_size(data_n_classes(data)));
-    slowest = ovsrcu_get(struct cost_slowest *, &data->slowest);
-    if (slowest) {
-        counted_free(slowest, slowest_size(kind, slowest->n));
-    }
-    cost_memory_add(-(int64_t) data_size(kind));
-    free_cacheline(data);
+    cost_free(data_classes(data));
+    cost_free(ovsrcu_get(struct cost_slowest *, &data->slowest));
+    cost_free(data);
 }
 
 /* Takes away from 'recorder' what it has recorded, if anything.  Its thread
@@ -966,7 +936,7 @@ struct cost_account *
 cost_account_create(const struct cost_kind *kind, const char *name,
                     const char *datapath)
 {
-    struct cost_account *account = xzalloc(sizeof *account);
+    struct cost_account *account = cost_zalloc(sizeof *account);
 
     ovs_assert(kind->n_stages <= COST_MAX_STAGES);
     ovs_assert(kind->n_counters <= COST_MAX_COUNTERS);
@@ -991,7 +961,6 @@ cost_account_create(const struct cost_kind *kind, const char *name,
     n_accounts++;
     get_kind(kind);
     ovs_mutex_unlock(&accounts_mutex);
-    cost_memory_add(sizeof *account);
     return account;
 }
 
@@ -1001,13 +970,12 @@ cost_account_unref(struct cost_account *account)
     if (ovs_refcount_unref(&account->ref_cnt) == 1) {
         ovs_mutex_lock(&account->mutex);
         cost_snapshot_destroy(account->exited);
-        counted_free(account->recorders,
-                     recorders_size(account->allocated_recorders));
+        cost_free(account->recorders);
         ovs_mutex_unlock(&account->mutex);
         ovs_mutex_destroy(&account->mutex);
         free(account->datapath);
         free(account->name);
-        counted_free(account, sizeof *account);
+        cost_free(account);
     }
 }
 
@@ -1028,14 +996,15 @@ static void
 add_recorder(struct cost_account *account, struct cost_recorder *recorder)
     OVS_REQUIRES(account->mutex)
 {
-    size_t allocated = account->allocated_recorders;
+    if (account->n_recorders >= account->allocated_recorders) {
+        size_t n = MAX(1, 2 * account->n_recorders);
+        struct cost_recorder **new = cost_zalloc(n * sizeof *new);
 
-    if (account->n_recorders >= allocated) {
-        account->recorders = x2nrealloc(account->recorders,
-                                        &account->allocated_recorders,
-                                        sizeof *account->recorders);
-        cost_memory_add(recorders_size(account->allocated_recorders)
-                        - recorders_size(allocated));
+        nullable_memcpy(new, account->recorders,
+                        account->n_recorders * sizeof *new);
+        cost_free(account->recorders);
+        account->recorders = new;
+        account->allocated_recorders = n;
     }
     account->recorders[account->n_recorders++] = recorder;
 }
@@ -1060,8 +1029,7 @@ remove_recorder(struct cost_account *account, size_t idx)
     account->n_recorders--;
     memmove(&account->recorders[idx], &account->recorders[idx + 1],
             (account->n_recorders - idx) * sizeof *account->recorders);
-    cost_memory_add(-(int64_t) sizeof *recorder);
-    free_cacheline(recorder);
+    cost_free(recorder);
 }
 
 static void
@@ -1116,8 +1084,7 @@ cost_recorder_get(struct cost_account *account, const char *thread)
         }
     }
 
-    recorder = xzalloc_cacheline(sizeof *recorder);
-    cost_memory_add(sizeof *recorder);
+    recorder = cost_zalloc(ROUND_UP(sizeof *recorder, CACHE_LINE_SIZE));
     ovsrcu_init(&recorder->data, &cost_no_data);
     recorder->kind = account->kind;
     recorder->account = account;
@@ -1520,10 +1487,8 @@ cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
 void
 cost_get_memory_usage(struct simap *usage)
 {
-    uint64_t bytes;
-
-    atomic_read_relaxed(&cost_memory, &bytes);
-    simap_increase(usage, "cost-kb", MIN(DIV_ROUND_UP(bytes, 1024), UINT_MAX));
+    simap_increase(usage, "cost-kb",
+                   MIN(DIV_ROUND_UP(cost_memory_used(), 1024), UINT_MAX));
     ovs_mutex_lock(&accounts_mutex);
     simap_increase(usage, "cost-accounts", n_accounts);
     ovs_mutex_unlock(&accounts_mutex);
@@ -1580,7 +1545,7 @@ data_grow_classes(struct cost_data *data, size_t idx)
     struct cost_classes *new;
     size_t n = idx + 1;
 
-    new = counted_zalloc(classes_size(n));
+    new = cost_zalloc(classes_size(n));
     new->n = n;
     for (size_t i = 0; i < n; i++) {
         ovsrcu_init(&new->classes[i],
@@ -1590,8 +1555,7 @@ data_grow_classes(struct cost_data *data, size_t idx)
     }
     ovsrcu_set(&data->classes, new);
     if (old) {
-        cost_memory_add(-(int64_t) classes_size(n_old));
-        ovsrcu_postpone(free, old);
+        ovsrcu_postpone(cost_free, old);
     }
     return new;
 }
@@ -1610,7 +1574,7 @@ data_get_class(struct cost_data *data, size_t idx)
     }
     class = ovsrcu_get_protected(struct cost_class *, &classes->classes[idx]);
     if (!class) {
-        class = counted_zalloc(class_size(kind));
+        class = cost_zalloc(class_size(kind));
         ovsrcu_init(&class->counters, NULL);
         for (size_t i = 0; i < kind->n_tally_rows + kind->n_stages; i++) {
             ovsrcu_init(&class->parts[i], NULL);
@@ -1629,8 +1593,7 @@ cost_recorder_prepare(struct cost_recorder *recorder, size_t class)
     struct cost_data *data = recorder_data(recorder);
 
     if (!data) {
-        cost_memory_add(data_size(kind));
-        data = xzalloc_cacheline(data_size(kind));
+        data = cost_zalloc(data_size(kind));
         data->kind = kind;
         atomic_init(&data->seq, 0);
         atomic_init(&data->n_pending, 0);
@@ -1661,7 +1624,7 @@ cost_recorder_idle(struct cost_recorder *recorder)
 static atomic_uint64_t *
 new_numbers(size_t size)
 {
-    atomic_uint64_t *numbers = counted_zalloc(size);
+    atomic_uint64_t *numbers = cost_zalloc(size);
 
     for (size_t i = 0; i < size / sizeof *numbers; i++) {
         atomic_init(&numbers[i], 0);
@@ -1705,7 +1668,7 @@ class_get_stage(const struct cost_kind *kind, struct cost_class *class,
     struct cost_hist *hist = ovsrcu_get_protected(void *, &class->parts[part]);
 
     if (OVS_UNLIKELY(!hist)) {
-        hist = counted_zalloc(sizeof *hist);
+        hist = cost_zalloc(sizeof *hist);
         cost_hist_init(hist);
         ovsrcu_set(&class->parts[part], (void *) hist);
     }
@@ -1838,7 +1801,7 @@ data_grow_slowest(struct cost_data *data)
         return old;
     }
 
-    new = counted_zalloc(slowest_size(kind, n));
+    new = cost_zalloc(slowest_size(kind, n));
     new->n = n;
     for (size_t i = 0; i < n * slow_record_size(kind); i++) {
         uint64_t word = 0;
@@ -1850,8 +1813,7 @@ data_grow_slowest(struct cost_data *data)
     }
     ovsrcu_set(&data->slowest, new);
     if (old) {
-        cost_memory_add(-(int64_t) slowest_size(kind, n_old));
-        ovsrcu_postpone(free, old);
+        ovsrcu_postpone(cost_free, old);
     }
     data->slow_next = n_old;
     return new;

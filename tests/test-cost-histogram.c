@@ -26,6 +26,7 @@
 #include <string.h>
 
 #include "command-line.h"
+#include "cost-memory.h"
 #include "ovstest.h"
 #include "random.h"
 #include "timeval.h"
@@ -265,15 +266,6 @@ check_merge(void)
     hist_destroy(all);
 }
 
-static uint64_t
-memory(void)
-{
-    uint64_t bytes;
-
-    atomic_read_relaxed(&cost_memory, &bytes);
-    return bytes;
-}
-
 /* Makes what bucket 'b' of 'hist' has in windows[idx] 'n'. */
 static void
 set_bucket(struct cost_hist *hist, size_t idx, unsigned int b, uint32_t n)
@@ -290,17 +282,17 @@ check_carry(void)
 {
     struct cost_hist *hist = hist_create();
     unsigned int b = cost_hist_bucket(1000);
-    uint64_t before = memory(), some, count, sum;
+    uint64_t before = cost_memory_used(), some, count, sum;
     struct cost_hist_snapshot snap;
 
     cost_hist_add(hist, 1000);
-    some = memory();
+    some = cost_memory_used();
     set_bucket(hist, COST_HIST_LOW, b, UINT32_MAX);
     cost_hist_read(hist, &snap);
     ovs_assert(snap.buckets[b] == UINT32_MAX && snap.count == UINT32_MAX);
 
     cost_hist_add(hist, 1000);
-    ovs_assert(memory() == some + (some - before));
+    ovs_assert(cost_memory_used() == some + (some - before));
     cost_hist_add(hist, 1000);
     cost_hist_add(hist, 1);
     cost_hist_read(hist, &snap);
@@ -316,7 +308,7 @@ check_carry(void)
     ovs_assert(sum == snap.sum && sum == 4001);
 
     hist_destroy(hist);
-    ovs_assert(memory() == before);
+    ovs_assert(cost_memory_used() == before);
 }
 
 /* Only buckets around those in use take memory, which is given back. */
@@ -326,30 +318,30 @@ check_memory(void)
     struct cost_hist *hist = hist_create();
     uint64_t chunk = COST_HIST_CHUNK * sizeof(uint32_t);
     struct cost_hist_snapshot snap;
-    uint64_t before = memory(), some;
+    uint64_t before = cost_memory_used(), some;
 
     cost_hist_read(hist, &snap);
-    ovs_assert(!snap.count && memory() == before);
+    ovs_assert(!snap.count && cost_memory_used() == before);
     cost_hist_add(hist, 1000);
-    some = memory();
+    some = cost_memory_used();
     ovs_assert(some > before && some <= before + chunk + 16);
     cost_hist_add(hist, 1000);
-    ovs_assert(memory() == some);
+    ovs_assert(cost_memory_used() == some);
 
     /* Downwards, upwards, and what is above all edges. */
     cost_hist_add(hist, 0);
-    ovs_assert(memory() == some + ROUND_DOWN(cost_hist_bucket(1000),
-                                             COST_HIST_CHUNK)
-                                  * sizeof(uint32_t));
+    ovs_assert(cost_memory_used() == some + (ROUND_DOWN(cost_hist_bucket(1000),
+                                                        COST_HIST_CHUNK)
+                                             * sizeof(uint32_t)));
     cost_hist_add(hist, UINT64_MAX);
-    ovs_assert(memory() <= before + COST_HIST_N_BUCKETS * sizeof(uint32_t)
-                           + 16);
+    ovs_assert(cost_memory_used()
+               <= before + COST_HIST_N_BUCKETS * sizeof(uint32_t) + 16);
     cost_hist_read(hist, &snap);
     ovs_assert(snap.count == 4 && snap.buckets[0] == 1
                && snap.buckets[cost_hist_bucket(1000)] == 2
                && snap.buckets[COST_HIST_N_EDGES] == 1);
     hist_destroy(hist);
-    ovs_assert(memory() == before);
+    ovs_assert(cost_memory_used() == before);
 }
 
 /* Numbers that have a bucket each. */

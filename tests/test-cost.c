@@ -24,6 +24,7 @@
 #include <stdlib.h>
 
 #include "command-line.h"
+#include "cost-memory.h"
 #include "coverage.h"
 #include "latch.h"
 #include "openvswitch/dynamic-string.h"
@@ -899,24 +900,15 @@ check_accounts(struct cost_account *account)
     ovs_assert(total_later > total && deleted_later > deleted);
 }
 
-static uint64_t
-memory(void)
-{
-    uint64_t bytes;
-
-    atomic_read_relaxed(&cost_memory, &bytes);
-    return bytes;
-}
-
 /* Returns true if what is recorded takes 'bytes' as soon as what is free has
  * been given back. */
 static bool
 memory_becomes(uint64_t bytes)
 {
-    for (int i = 0; i < 10000 && memory() != bytes; i++) {
+    for (int i = 0; i < 10000 && cost_memory_used() != bytes; i++) {
         xnanosleep(1000000);
     }
-    return memory() == bytes;
+    return cost_memory_used() == bytes;
 }
 
 /* What has not happened takes no memory, and what is gone gives it back. */
@@ -927,26 +919,27 @@ check_memory(struct cost_account *account)
     uint64_t idle, busy;
 
     /* Only the account and its recorder are there. */
-    idle = memory();
+    idle = cost_memory_used();
     for (int i = 0; i < 100; i++) {
         xnanosleep(1000000);
-        idle = MIN(idle, memory());
+        idle = MIN(idle, cost_memory_used());
     }
     for (int i = 0; i < 1000; i++) {
         record(recorder, 0, i);
     }
-    busy = memory();
+    busy = cost_memory_used();
     ovs_assert(busy > idle);
     cost_accounts_clear(kinds, 1, NULL);
     ovs_assert(memory_becomes(idle));
 
     record(recorder, 0, 0);
-    ovs_assert(memory() > idle);
+    ovs_assert(cost_memory_used() > idle);
     cost_recorder_release(recorder);
-    ovs_assert(memory_becomes(idle - sizeof *recorder));
+    ovs_assert(memory_becomes(idle - ROUND_UP(sizeof *recorder,
+                                              CACHE_LINE_SIZE)));
     ovs_assert(read_count() == 1);
     recorder = cost_recorder_get(account, "main");
-    ovs_assert(memory() == idle);
+    ovs_assert(cost_memory_used() == idle);
 }
 
 /* A list of reports that are on, and split intervals of their own. */

@@ -24,6 +24,7 @@
 #include <stdio.h>
 
 #include "command-line.h"
+#include "cost-memory.h"
 #include "openvswitch/thread.h"
 #include "ovs-rcu.h"
 #include "ovs-thread.h"
@@ -85,9 +86,8 @@ static void
 print_memory(const char *when, uint64_t before, size_t n_ports)
 {
     uint64_t now = resident();
-    uint64_t accounted;
+    uint64_t accounted = cost_memory_used();
 
-    atomic_read_relaxed(&cost_memory, &accounted);
     printf("%s: %.2f MB, %.2f MB resident, %"PRIu64" bytes a port\n", when,
            accounted / 1e6, (now - MIN(before, now)) / 1e6,
            accounted / n_ports);

@@ -17,6 +17,8 @@ lib_libopenvswitch_la_SOURCES += \
 	lib/cost-clock.h \
 	lib/cost-histogram.c \
 	lib/cost-histogram.h \
+	lib/cost-memory.c \
+	lib/cost-memory.h \
 	lib/cost-report.c \
 	lib/cost-report.h \
 	lib/unixctl-worker.c \
@@ -33,6 +35,7 @@ tests_ovstest_SOURCES += \
 	tests/test-cost.c \
 	tests/test-cost-clock.c \
 	tests/test-cost-histogram.c \
+	tests/test-cost-memory.c \
 	tests/test-upcall-cost-batch.c \
 	tests/test-upcall-cost-kernel.c \
 	tests/test-upcall-cost-queue.c
