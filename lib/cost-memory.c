@@ -97,6 +97,7 @@ cost_memory_used(void)
 /* Called when the thread that 'heap_' is of exits. */
 static void
 heap_release(void *heap_)
+    OVS_EXCLUDED(mutex)
 {
     struct heap *heap = heap_;
 
@@ -105,10 +106,12 @@ heap_release(void *heap_)
     ovs_mutex_unlock(&mutex);
 }
 
-/* Returns the calling thread's heap. */
+/* Returns the calling thread's heap.  'mutex' must not be held, because
+ * heap_release() is called with the lock that lib/ovs-thread.c has for
+ * keys. */
 static struct heap *
 heap_get(void)
-    OVS_REQUIRES(mutex)
+    OVS_EXCLUDED(mutex)
 {
     static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
     struct heap *heap;
@@ -118,18 +121,23 @@ heap_get(void)
         ovsthread_once_done(&once);
     }
     heap = ovsthread_getspecific(heap_key);
-    if (!heap) {
-        if (ovs_list_is_empty(&idle_heaps)) {
-            heap = xmalloc(sizeof *heap);
-            for (size_t i = 0; i < ARRAY_SIZE(heap->slabs); i++) {
-                ovs_list_init(&heap->slabs[i]);
-            }
-        } else {
-            heap = CONTAINER_OF(ovs_list_pop_front(&idle_heaps),
-                                struct heap, list_node);
-        }
-        ovsthread_setspecific(heap_key, heap);
+    if (heap) {
+        return heap;
     }
+
+    ovs_mutex_lock(&mutex);
+    if (!ovs_list_is_empty(&idle_heaps)) {
+        heap = CONTAINER_OF(ovs_list_pop_front(&idle_heaps), struct heap,
+                            list_node);
+    }
+    ovs_mutex_unlock(&mutex);
+    if (!heap) {
+        heap = xmalloc(sizeof *heap);
+        for (size_t i = 0; i < ARRAY_SIZE(heap->slabs); i++) {
+            ovs_list_init(&heap->slabs[i]);
+        }
+    }
+    ovsthread_setspecific(heap_key, heap);
     return heap;
 }
 
@@ -184,10 +192,10 @@ cost_zalloc(size_t size)
     if (size > MAX_SHARED) {
         object = slab_take(slab_create(NULL, size));
     } else {
-        ovs_mutex_lock(&mutex);
         struct heap *heap = heap_get();
         struct ovs_list *slabs = &heap->slabs[size / UNIT];
 
+        ovs_mutex_lock(&mutex);
         if (ovs_list_is_empty(slabs)) {
             slab = slab_create(heap, size);
             ovs_list_push_front(slabs, &slab->list_node);

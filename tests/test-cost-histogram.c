@@ -27,6 +27,7 @@
 
 #include "command-line.h"
 #include "cost-memory.h"
+#include "ovs-rcu.h"
 #include "ovstest.h"
 #include "random.h"
 #include "timeval.h"
@@ -276,23 +277,32 @@ set_bucket(struct cost_hist *hist, size_t idx, unsigned int b, uint32_t n)
     atomic_store_relaxed(&window->buckets[b - window->first], n);
 }
 
+/* Returns what recording takes, after waiting until what is free has been
+ * given back. */
+static uint64_t
+memory_used(void)
+{
+    ovsrcu_barrier();
+    return cost_memory_used();
+}
+
 /* Buckets count further than the 32 bits that each has at first. */
 static void
 check_carry(void)
 {
     struct cost_hist *hist = hist_create();
     unsigned int b = cost_hist_bucket(1000);
-    uint64_t before = cost_memory_used(), some, count, sum;
+    uint64_t before = memory_used(), some, count, sum;
     struct cost_hist_snapshot snap;
 
     cost_hist_add(hist, 1000);
-    some = cost_memory_used();
+    some = memory_used();
     set_bucket(hist, COST_HIST_LOW, b, UINT32_MAX);
     cost_hist_read(hist, &snap);
     ovs_assert(snap.buckets[b] == UINT32_MAX && snap.count == UINT32_MAX);
 
     cost_hist_add(hist, 1000);
-    ovs_assert(cost_memory_used() == some + (some - before));
+    ovs_assert(memory_used() == some + (some - before));
     cost_hist_add(hist, 1000);
     cost_hist_add(hist, 1);
     cost_hist_read(hist, &snap);
@@ -308,7 +318,7 @@ check_carry(void)
     ovs_assert(sum == snap.sum && sum == 4001);
 
     hist_destroy(hist);
-    ovs_assert(cost_memory_used() == before);
+    ovs_assert(memory_used() == before);
 }
 
 /* Only buckets around those in use take memory, which is given back. */
@@ -318,30 +328,30 @@ check_memory(void)
     struct cost_hist *hist = hist_create();
     uint64_t chunk = COST_HIST_CHUNK * sizeof(uint32_t);
     struct cost_hist_snapshot snap;
-    uint64_t before = cost_memory_used(), some;
+    uint64_t before = memory_used(), some;
 
     cost_hist_read(hist, &snap);
-    ovs_assert(!snap.count && cost_memory_used() == before);
+    ovs_assert(!snap.count && memory_used() == before);
     cost_hist_add(hist, 1000);
-    some = cost_memory_used();
+    some = memory_used();
     ovs_assert(some > before && some <= before + chunk + 16);
     cost_hist_add(hist, 1000);
-    ovs_assert(cost_memory_used() == some);
+    ovs_assert(memory_used() == some);
 
     /* Downwards, upwards, and what is above all edges. */
     cost_hist_add(hist, 0);
-    ovs_assert(cost_memory_used() == some + (ROUND_DOWN(cost_hist_bucket(1000),
-                                                        COST_HIST_CHUNK)
-                                             * sizeof(uint32_t)));
+    ovs_assert(memory_used() == some + (ROUND_DOWN(cost_hist_bucket(1000),
+                                                   COST_HIST_CHUNK)
+                                        * sizeof(uint32_t)));
     cost_hist_add(hist, UINT64_MAX);
-    ovs_assert(cost_memory_used()
+    ovs_assert(memory_used()
                <= before + COST_HIST_N_BUCKETS * sizeof(uint32_t) + 16);
     cost_hist_read(hist, &snap);
     ovs_assert(snap.count == 4 && snap.buckets[0] == 1
                && snap.buckets[cost_hist_bucket(1000)] == 2
                && snap.buckets[COST_HIST_N_EDGES] == 1);
     hist_destroy(hist);
-    ovs_assert(cost_memory_used() == before);
+    ovs_assert(memory_used() == before);
 }
 
 /* Numbers that have a bucket each. */
