@@ -58,7 +58,7 @@ struct slab {
 
 /* A thread's slabs. */
 struct heap {
-    struct ovs_list list_node;          /* In 'idle_heaps', after it. */
+    struct ovs_list list_node;          /* In 'idle_heaps', or unused. */
     struct ovs_list slabs[MAX_SHARED / UNIT + 1];   /* By their size, in UNITs:
                                                      * those with room. */
 };
