@@ -26,8 +26,10 @@
 #include "ovs-thread.h"
 #include "util.h"
 
-/* Slabs have this size, and are aligned to it. */
-#define SLAB_SIZE 32768
+/* Slabs have this size, and are aligned to it.  They come from blocks of
+ * several, because alignment wastes as much as it is, for each allocation. */
+#define SLAB_SIZE 16384
+#define SLABS_PER_BLOCK 16
 
 /* Objects' sizes are multiples of UNIT.  One that is larger than MAX_SHARED
  * has a slab of its own.  All do for AddressSanitizer, which can't look into
@@ -44,9 +46,18 @@ struct object {
     struct object *next;
 };
 
+/* Memory that slabs are made of. */
+struct block {
+    struct ovs_list list_node;          /* In 'blocks', unless full. */
+    char *slabs;
+    uint32_t free;                      /* 1-bits are slabs that are. */
+};
+#define ALL_FREE ((UINT32_C(1) << SLABS_PER_BLOCK) - 1)
+
 struct slab {
     struct ovs_list list_node;          /* In 'heap->slabs', unless full. */
-    struct heap *heap;                  /* NULL if there is one object. */
+    struct heap *heap;                  /* NULL if there is one object... */
+    struct block *block;                /* ...and no block. */
     struct object *free;                /* Freed, of the first 'n_cut'. */
     size_t size;                        /* Bytes an object. */
     size_t n_cut;                       /* Objects that have been used. */
@@ -64,6 +75,10 @@ struct heap {
 };
 
 static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
+
+/* Those with a slab that is free. */
+static struct ovs_list blocks OVS_GUARDED_BY(mutex)
+    = OVS_LIST_INITIALIZER(&blocks);
 
 /* Those of threads that have exited, for new ones. */
 static struct ovs_list idle_heaps OVS_GUARDED_BY(mutex)
@@ -148,19 +163,63 @@ slab_capacity(const struct slab *slab)
     return slab->heap ? (SLAB_SIZE - SLAB_HEADER) / slab->size : 1;
 }
 
-/* Returns a new slab of 'heap', which may be NULL, for objects of 'size'. */
-static struct slab *
-slab_create(struct heap *heap, size_t size)
+static void
+slab_init(struct slab *slab, struct heap *heap, struct block *block,
+          size_t size)
 {
-    struct slab *slab;
-
-    slab = xmalloc_size_align(heap ? SLAB_SIZE : SLAB_HEADER + size,
-                              SLAB_SIZE);
     slab->heap = heap;
+    slab->block = block;
     slab->free = NULL;
     slab->size = size;
     slab->n_cut = slab->n_used = 0;
+}
+
+/* Returns a new slab of 'heap' for objects of 'size'. */
+static struct slab *
+slab_create(struct heap *heap, size_t size)
+    OVS_REQUIRES(mutex)
+{
+    struct block *block;
+    struct slab *slab;
+    int i;
+
+    if (ovs_list_is_empty(&blocks)) {
+        block = xmalloc(sizeof *block);
+        block->slabs = xmalloc_size_align(SLABS_PER_BLOCK * SLAB_SIZE,
+                                          SLAB_SIZE);
+        block->free = ALL_FREE;
+        ovs_list_push_front(&blocks, &block->list_node);
+    } else {
+        block = CONTAINER_OF(ovs_list_front(&blocks), struct block, list_node);
+    }
+
+    i = raw_ctz(block->free);
+    block->free &= ~(UINT32_C(1) << i);
+    if (!block->free) {
+        ovs_list_remove(&block->list_node);
+    }
+    slab = ALIGNED_CAST(struct slab *, block->slabs + i * SLAB_SIZE);
+    slab_init(slab, heap, block, size);
     return slab;
+}
+
+/* Frees 'slab', which no object is in. */
+static void
+slab_destroy(struct slab *slab)
+    OVS_REQUIRES(mutex)
+{
+    struct block *block = slab->block;
+
+    if (!block->free) {
+        ovs_list_push_front(&blocks, &block->list_node);
+    }
+    block->free |= (UINT32_C(1)
+                    << ((char *) slab - block->slabs) / SLAB_SIZE);
+    if (block->free == ALL_FREE) {
+        ovs_list_remove(&block->list_node);
+        free_size_align(block->slabs);
+        free(block);
+    }
 }
 
 /* Returns an object of 'slab', which has room. */
@@ -190,7 +249,9 @@ cost_zalloc(size_t size)
 
     size = ROUND_UP(MAX(size, 1), UNIT);
     if (size > MAX_SHARED) {
-        object = slab_take(slab_create(NULL, size));
+        slab = xmalloc_size_align(SLAB_HEADER + size, SLAB_SIZE);
+        slab_init(slab, NULL, NULL, size);
+        object = slab_take(slab);
     } else {
         struct heap *heap = heap_get();
         struct ovs_list *slabs = &heap->slabs[size / UNIT];
@@ -218,7 +279,6 @@ cost_free(void *p)
 {
     struct object *object = p;
     struct slab *slab;
-    bool last;
 
     if (!p) {
         return;
@@ -237,12 +297,9 @@ cost_free(void *p)
     }
     object->next = slab->free;
     slab->free = object;
-    last = !--slab->n_used;
-    if (last) {
+    if (!--slab->n_used) {
         ovs_list_remove(&slab->list_node);
+        slab_destroy(slab);
     }
     ovs_mutex_unlock(&mutex);
-    if (last) {
-        free_size_align(slab);
-    }
 }

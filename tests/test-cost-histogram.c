@@ -27,6 +27,7 @@
 
 #include "command-line.h"
 #include "cost-memory.h"
+#include "latch.h"
 #include "ovs-rcu.h"
 #include "ovstest.h"
 #include "random.h"
@@ -277,25 +278,19 @@ set_bucket(struct cost_hist *hist, size_t idx, unsigned int b, uint32_t n)
     atomic_store_relaxed(&window->buckets[b - window->first], n);
 }
 
-static void
-set_true(atomic_bool *p)
-{
-    atomic_store(p, true);
-}
-
 /* Returns what recording takes, after waiting until what is free has been
  * given back. */
 static uint64_t
 memory_used(void)
 {
-    atomic_bool given_back_p = false;
-    bool given_back;
+    struct latch given_back;
 
-    ovsrcu_postpone(set_true, &given_back_p);
-    do {
+    latch_init(&given_back);
+    ovsrcu_postpone(latch_set, &given_back);
+    while (!latch_is_set(&given_back)) {
         xnanosleep(1000000);
-        atomic_read(&given_back_p, &given_back);
-    } while (!given_back);
+    }
+    latch_destroy(&given_back);
     return cost_memory_used();
 }
 

@@ -25,6 +25,7 @@
 
 #include "command-line.h"
 #include "cost-memory.h"
+#include "latch.h"
 #include "openvswitch/thread.h"
 #include "ovs-rcu.h"
 #include "ovs-thread.h"
@@ -79,15 +80,24 @@ resident(void)
     return pages * get_page_size();
 }
 
-/* Prints what all ports take 'when' this is called: what is accounted for, by
- * how much the process has grown from 'before' bytes, and that for each
- * port. */
+/* Prints what all ports take 'when' this is called, after waiting until what
+ * is free has been given back: what is accounted for, by how much the process
+ * has grown from 'before' bytes, and that for each port. */
 static void
 print_memory(const char *when, uint64_t before, size_t n_ports)
 {
-    uint64_t now = resident();
-    uint64_t accounted = cost_memory_used();
+    uint64_t accounted, now;
+    struct latch given_back;
 
+    latch_init(&given_back);
+    ovsrcu_postpone(latch_set, &given_back);
+    while (!latch_is_set(&given_back)) {
+        xnanosleep(1000000);
+    }
+    latch_destroy(&given_back);
+
+    accounted = cost_memory_used();
+    now = resident();
     printf("%s: %.2f MB, %.2f MB resident, %"PRIu64" bytes a port\n", when,
            accounted / 1e6, (now - MIN(before, now)) / 1e6,
            accounted / n_ports);
