@@ -48,9 +48,9 @@ struct object {
 
 /* Memory that slabs are made of. */
 struct block {
-    struct ovs_list list_node;          /* In 'blocks', unless full. */
+    struct ovs_list list_node;          /* In 'blocks', if any is free. */
     char *slabs;
-    uint32_t free;                      /* 1-bits are slabs that are. */
+    uint32_t free;                      /* 1-bits are slabs that are free. */
 };
 #define ALL_FREE ((UINT32_C(1) << SLABS_PER_BLOCK) - 1)
 

@@ -37,8 +37,9 @@
  * Thread-safety
  * =============
  *
- * All functions may be called by any thread.  Any thread may free what another
- * one has allocated, also after that has exited. */
+ * All functions may be called by any thread, and take a lock for a moment, as
+ * malloc() may.  Any thread may free what another one has allocated, also after
+ * that has exited. */
 
 void *cost_zalloc(size_t size);
 void cost_free(void *);
