@@ -38,7 +38,7 @@
  * =============
  *
  * All functions may be called by any thread, and take a lock for a moment, as
- * malloc() may.  Any thread may free what another one has allocated, also after
+ * malloc() may.  Any thread may free what another one has allocated, even if
  * that has exited. */
 
 void *cost_zalloc(size_t size);
