@@ -84,7 +84,7 @@ static struct ovs_list blocks OVS_GUARDED_BY(mutex)
 static struct ovs_list idle_heaps OVS_GUARDED_BY(mutex)
     = OVS_LIST_INITIALIZER(&idle_heaps);
 
-static ovsthread_key_t heap_key;
+static pthread_key_t heap_key;
 
 /* Bytes of the objects that are in use. */
 static atomic_uint64_t n_bytes = 0;
@@ -121,9 +121,9 @@ heap_release(void *heap_)
     ovs_mutex_unlock(&mutex);
 }
 
-/* Returns the calling thread's heap.  'mutex' must not be held, because
- * heap_release() is called with the lock that lib/ovs-thread.c has for
- * keys. */
+/* Returns the calling thread's heap.  This does not use keys of ovs-thread.h,
+ * which have a lock that is held while other locks are taken when a thread
+ * exits. */
 static struct heap *
 heap_get(void)
     OVS_EXCLUDED(mutex)
@@ -132,10 +132,10 @@ heap_get(void)
     struct heap *heap;
 
     if (ovsthread_once_start(&once)) {
-        ovsthread_key_create(&heap_key, heap_release);
+        xpthread_key_create(&heap_key, heap_release);
         ovsthread_once_done(&once);
     }
-    heap = ovsthread_getspecific(heap_key);
+    heap = pthread_getspecific(heap_key);
     if (heap) {
         return heap;
     }
@@ -152,7 +152,7 @@ heap_get(void)
             ovs_list_init(&heap->slabs[i]);
         }
     }
-    ovsthread_setspecific(heap_key, heap);
+    xpthread_setspecific(heap_key, heap);
     return heap;
 }
 
