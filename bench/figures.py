@@ -137,11 +137,12 @@ def flood(result: Dict[str, Dict[str, Dict]]) -> Table:
                     f"{middles['ovs'] / middles['off']:.3f}",
                     f"{more / int(n_ports):.1f}",
                     f"{growth / int(n_ports):.1f}"])
-    begin = ["instructions", "ports", "number", "stock"]
+    ports = ["ports", "number", "stock"]
     if with_off:
-        return Table([*begin, "off", "on", "off/stock", "on/off",
-                      "more a port", "growth"], with_off)
-    return Table([*begin, "+-", "patched", "+-", "ratio"], rows)
+        return Table(["case", *ports, "off", "on", "off/stock", "on/off",
+                      "a port", "growth"], with_off)
+    return Table(["instructions", *ports, "+-", "patched", "+-", "ratio"],
+                 rows)
 
 
 def kernel(result: Dict[str, Dict[str, Dict]]) -> Table:
