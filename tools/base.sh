@@ -12,7 +12,7 @@ find_base() {
     # shellcheck source=/dev/null
     . "$1/bases/$2"
     if test -n "$3"; then
-        "$1/tools/copy-ovs" "$3" "$4" || return 1
+        "$1/tools/copy-ovs" "$3" "$4" "$1/bases/$2.d/base.patch" || return 1
         BASE_DIR=$4/with-ovs
         BASE_ID="$(cat "$4/with-ovs.id")"
     else

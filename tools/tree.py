@@ -194,7 +194,6 @@ def overlay_files() -> List[str]:
 @dataclass
 class Patch:
     name: str                   # TOPIC/NNNN-area-what.patch
-    stock: bool = False         # The stock tree takes it too.
     needs: List[str] = field(default_factory=list)  # Numbers of others.
     text: bytes = b""
     files: List[str] = field(default_factory=list)
@@ -226,7 +225,7 @@ def read_series(topics: Iterable[Topic],
             if not file.strip():
                 continue
             what, *words = comment.split() or [""]
-            patch = Patch(f"{topic.name}/{file.strip()}", what == "stock",
+            patch = Patch(f"{topic.name}/{file.strip()}",
                           words if what == "needs" else [])
             if not patch.path.is_file():
                 fail(f"{series} names {file.strip()}, which is not there")

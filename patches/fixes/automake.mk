@@ -22,25 +22,21 @@ endif
 # Unit tests: subcommands of tests/ovstest.
 tests_ovstest_SOURCES += \
 	tests/test-dp-packet-spares.c \
-	tests/test-netdev-addrs.c
+	tests/test-netdev-addrs.c \
+	tests/test-rwlock.c
+if LINUX
+tests_ovstest_SOURCES += \
+	tests/test-netlink-dump.c
+endif
 
 # Autotest files of tests/testsuite and of tests/system-userspace-testsuite.
 TESTSUITE_AT += \
-	tests/dp-packet-spares.at \
-	tests/netdev-addrs.at \
 	tests/stats-loop.at \
-	tests/tx-queue.at \
-	tests/tx-queue-interval.at \
-	tests/tx-queue-macros.at \
-	tests/tx-queue-range.at \
-	tests/tx-queue-share.at
-SYSTEM_KMOD_TESTSUITE_AT += \
-	tests/system-stats-loop.at
+	tests/usdt-probes.at
 SYSTEM_USERSPACE_TESTSUITE_AT += \
-	tests/system-dp-packet-spares.at \
-	tests/system-netdev-addrs.at \
-	tests/system-stats-loop.at
+	tests/system-dp-packet-spares.at
+SYSTEM_TESTSUITE_AT += \
+	tests/system-netdev-addrs.at
 
-# Documentation.
-DOC_SOURCE += \
-	Documentation/topics/main-thread-cures.rst
+EXTRA_DIST += tests/usdt-probes.py
+FLAKE8_PYFILES += tests/usdt-probes.py

@@ -10,8 +10,6 @@
 EXTRA_DIST += patches/probes/automake.mk
 
 # Autotest files of tests/testsuite and of tests/system-*-testsuite.
-TESTSUITE_AT += \
-	tests/usdt-probes.at
 SYSTEM_KMOD_TESTSUITE_AT += \
 	tests/system-usdt-probes-kernel.at
 SYSTEM_USERSPACE_TESTSUITE_AT += \
@@ -29,12 +27,8 @@ usdt_SCRIPTS += \
 	utilities/usdt-scripts/tx_burst.bt \
 	utilities/usdt-scripts/upcall_stages.bt \
 	utilities/usdt-scripts/vhost_retry.bt
-FLAKE8_PYFILES += \
-	tests/usdt-probes.py
-
 # Anything else that a release has to carry.
 EXTRA_DIST += \
-	tests/usdt-probes.py \
 	utilities/usdt-scripts/getifaddrs.bt \
 	utilities/usdt-scripts/reval_dump.bt \
 	utilities/usdt-scripts/stats_loop.bt \

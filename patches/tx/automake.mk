@@ -22,7 +22,8 @@ tests_ovstest_SOURCES += \
 
 # Autotest files of tests/testsuite and of tests/system-dpdk-testsuite.
 TESTSUITE_AT += \
-	tests/tx-cost.at
+	tests/tx-cost.at \
+	tests/tx-queue-macros.at
 SYSTEM_DPDK_TESTSUITE_AT += \
 	tests/system-tx-queue-dpdk.at
 
