@@ -178,6 +178,20 @@ rtnetlink_addr_parse(const struct ofpbuf *msg, struct rtnetlink_addr *addr)
     return true;
 }
 
+/* Makes 'name' that of the device with the given 'ifindex', or "" if there is
+ * none. */
+static void
+rtnetlink_addrs_get_name(int ifindex, char name[IFNAMSIZ])
+{
+    struct ifreq ifr = { .ifr_ifindex = ifindex };
+
+    if (af_inet_ioctl(SIOCGIFNAME, &ifr)) {
+        name[0] = '\0';
+    } else {
+        ovs_strzcpy(name, ifr.ifr_name, IFNAMSIZ);
+    }
+}
+
 /* Reads the addresses of the device with the given 'ifindex', as far as they
  * are called 'dev', or of all devices if 'ifindex' is 0, into 'cache'.
  *
@@ -231,9 +245,7 @@ rtnetlink_addrs_dump(struct rtnetlink_addrs_cache *cache, int ifindex,
         if (!addr.label) {
             if (name_of != addr.ifindex) {
                 name_of = addr.ifindex;
-                if (!if_indextoname(name_of, name)) {
-                    name[0] = '\0';     /* The device is gone. */
-                }
+                rtnetlink_addrs_get_name(name_of, name);
             }
             addr.label = name;
         }
