@@ -47,6 +47,7 @@ static const struct rtnetlink_addrs no_addrs;
 
 /* An address that the kernel has sent. */
 struct rtnetlink_addr {
+    int family;                         /* AF_INET or AF_INET6. */
     int ifindex;
     const char *label;                  /* NULL if there is none. */
     struct in6_addr addr;
@@ -164,6 +165,7 @@ rtnetlink_addr_parse(const struct ofpbuf *msg, struct rtnetlink_addr *addr)
         return false;
     }
 
+    addr->family = ifa->ifa_family;
     addr->ifindex = ifa->ifa_index;
     addr->label = (attrs[IFA_LABEL]
                    ? nl_attr_get_string(attrs[IFA_LABEL]) : NULL);
@@ -206,9 +208,11 @@ rtnetlink_addrs_dump(struct rtnetlink_addrs_cache *cache, int ifindex,
     uint64_t stub[NL_DUMP_BUFSIZE / 8];
     struct ofpbuf request, reply, buf;
     struct rtnetlink_addr addr;
+    int family = AF_UNSPEC;
     bool need_all = false;
     char name[IFNAMSIZ];
     struct ifaddrmsg *ifa;
+    size_t family_buf = 0;
     struct nl_dump dump;
     size_t n_bufs = 0;
     int name_of = 0;
@@ -236,7 +240,26 @@ rtnetlink_addrs_dump(struct rtnetlink_addrs_cache *cache, int ifindex,
         if (!rtnetlink_addr_parse(&reply, &addr)) {
             continue;
         }
-        if (ifindex && (addr.ifindex != ifindex || n_bufs > 1)) {
+
+        /* The kernel holds the lock that changes take while it fills a
+         * message, but not between two messages.  For one device, a change
+         * between them goes unnoticed: in_dev_dump_addr() and in6_dump_addrs()
+         * go on after as many addresses as they have dumped, and a dump of one
+         * device has no sequence number for nl_dump_check_consistent().  That
+         * matters only if both messages have addresses of the same family.
+         * Linux 4.20 to 6.8 always begins a message with the first IPv6
+         * address, because inet_dump_ifaddr() returns the length of the
+         * message, not 0, when it is done, and rtnl_dump_all() stops there.
+         *
+         * One case is left: an address is removed just after the others have
+         * filled a message to the end, so that no message with the last one
+         * follows.  Then it is missing until the kernel's notification of the
+         * removal makes the caller read them again. */
+        if (addr.family != family) {
+            family = addr.family;
+            family_buf = n_bufs;
+        }
+        if (ifindex && (addr.ifindex != ifindex || family_buf != n_bufs)) {
             need_all = true;
             continue;
         }

@@ -31,12 +31,12 @@
  * many other devices there are.
  *
  * The kernel answers in messages of at most 32 kB.  If a device has so many
- * addresses that one message does not hold them, and they change while they
- * are being read, then the kernel may skip an address that is there all the
- * time; and it does not say so if it was asked for one device.  Then, and if
- * the kernel can't select a device (Linux before 4.20), the addresses of all
- * devices are read, again if the kernel says that they have changed meanwhile,
- * and kept for all of them.
+ * IPv4 or IPv6 addresses that one message does not hold them, and they change
+ * while they are being read, then the kernel may skip an address that is there
+ * all the time; and it does not say so if it was asked for one device.  Then,
+ * and if the kernel can't select a device (Linux before 4.20), the addresses
+ * of all devices are read, again if the kernel says that they have changed
+ * meanwhile, and kept for all of them.
  *
  * These functions are Linux specific.
  *
