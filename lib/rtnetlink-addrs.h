@@ -28,7 +28,9 @@
  * getifaddrs() reads everything that the kernel knows of all links and all
  * addresses, to find the addresses of one device.  Here, the kernel is asked
  * for one device's addresses only, so that the cost does not depend on how
- * many other devices there are.
+ * many other devices there are.  After a few devices, the kernel is asked for
+ * the addresses of all devices, but not for their links, so that the number of
+ * Netlink requests does not grow with the number of devices.
  *
  * The kernel answers in messages of at most 32 kB.  If a device has so many
  * IPv4 or IPv6 addresses that one message does not hold them, and they change

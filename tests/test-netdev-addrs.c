@@ -125,16 +125,56 @@ get_list(struct ifaddrs **list)
     }
 }
 
+/* Compares what is found of 'name' with 'list', which getifaddrs() must have
+ * returned.  Returns false if they differ, and says so.  Adds the number of
+ * addresses to '*n_addrs'. */
+static bool
+check_name(const struct ifaddrs *list, const char *name, size_t *n_addrs)
+{
+    struct addrs expected, found, found2;
+    bool ok = true;
+
+    addrs_expect(list, name, &expected);
+    addrs_get(name, &found);
+    addrs_get(name, &found2);
+    if (!addrs_equal(&found, &found2)) {
+        printf("%s: differs from itself\n", name);
+        ok = false;
+    }
+    if (!addrs_equal(&found, &expected)) {
+        struct ifaddrs *again;
+        struct addrs now;
+
+        /* Have they changed? */
+        get_list(&again);
+        addrs_expect(again, name, &now);
+        if (addrs_equal(&now, &expected)) {
+            printf("%s: differs from getifaddrs()\n", name);
+            addrs_print("expected", &expected);
+            addrs_print("found", &found);
+            ok = false;
+        }
+        addrs_destroy(&now);
+        freeifaddrs(again);
+    }
+    *n_addrs += found.n;
+    addrs_destroy(&found);
+    addrs_destroy(&found2);
+    addrs_destroy(&expected);
+    return ok;
+}
+
 /* Compares the addresses of all devices, of whatever else addresses are called
- * (such as "eth0:1"), and of the names in the arguments, with getifaddrs().
- * Each is got twice, for the second time without reading it. */
+ * (such as "eth0:1"), and of the names in the arguments, with getifaddrs():
+ * each after a flush of its own, then all after one.  Each is got twice, for
+ * the second time without reading it. */
 static void
 check(struct ovs_cmdl_context *ctx)
 {
     struct if_nameindex *devs = if_nameindex();
-    struct ifaddrs *list, *again;
     struct sset names = SSET_INITIALIZER(&names);
     size_t n_addrs = 0;
+    struct ifaddrs *list;
     size_t n_wrong = 0;
     const char *name;
 
@@ -151,36 +191,14 @@ check(struct ovs_cmdl_context *ctx)
         sset_add(&names, ifa->ifa_name);
     }
 
+    SSET_FOR_EACH (name, &names) {
+        netdev_get_addrs_list_flush();
+        n_wrong += !check_name(list, name, &n_addrs);
+    }
+    n_addrs = 0;
     netdev_get_addrs_list_flush();
     SSET_FOR_EACH (name, &names) {
-        struct addrs expected, found, found2;
-
-        addrs_expect(list, name, &expected);
-        addrs_get(name, &found);
-        addrs_get(name, &found2);
-        if (!addrs_equal(&found, &found2)) {
-            printf("%s: differs from itself\n", name);
-            n_wrong++;
-        }
-        if (!addrs_equal(&found, &expected)) {
-            struct addrs now;
-
-            /* Have they changed? */
-            get_list(&again);
-            addrs_expect(again, name, &now);
-            if (addrs_equal(&now, &expected)) {
-                printf("%s: differs from getifaddrs()\n", name);
-                addrs_print("expected", &expected);
-                addrs_print("found", &found);
-                n_wrong++;
-            }
-            addrs_destroy(&now);
-            freeifaddrs(again);
-        }
-        n_addrs += found.n;
-        addrs_destroy(&found);
-        addrs_destroy(&found2);
-        addrs_destroy(&expected);
+        n_wrong += !check_name(list, name, &n_addrs);
     }
     freeifaddrs(list);
     printf("%"PRIuSIZE" names, %"PRIuSIZE" addresses: %s\n",
