@@ -206,6 +206,7 @@ rtnetlink_addrs_dump(struct rtnetlink_addrs_cache *cache, int ifindex,
     struct ofpbuf request, reply, buf;
     struct rtnetlink_addr addr;
     int family = AF_UNSPEC;
+    bool interrupted = false;
     bool need_all = false;
     char name[IFNAMSIZ];
     struct ifaddrmsg *ifa;
@@ -234,6 +235,8 @@ rtnetlink_addrs_dump(struct rtnetlink_addrs_cache *cache, int ifindex,
             break;
         }
         n_bufs += new_buf;
+        interrupted |= (nl_msg_nlmsghdr(&reply)->nlmsg_flags
+                        & NLM_F_DUMP_INTR) != 0;
         if (!rtnetlink_addr_parse(&reply, &addr)) {
             continue;
         }
@@ -276,7 +279,7 @@ rtnetlink_addrs_dump(struct rtnetlink_addrs_cache *cache, int ifindex,
     ofpbuf_uninit(&buf);
     error = nl_dump_done(&dump);
 
-    return need_all ? EAGAIN : error;
+    return need_all ? EAGAIN : interrupted && !error ? EINTR : error;
 }
 
 /* Reads the addresses of 'dev' into 'cache'.
