@@ -202,13 +202,17 @@ def addrs(result: Dict[str, Any]) -> Table:
             of = {name: [values[i] for values in times[name]]
                   for name in ("stock", "patched")}
             rows.append([case, f"{int(size):,}",
-                         *(f"{median(us):,.1f} us" for us in of.values()),
+                         *(f"{median(us):,.1f}" for us in of.values()),
                          *interval(stats.ratio(of["stock"],
                                                of["patched"]).as_dict(), 1),
+                         ", ".join(str(result["calls"][size][name][i])
+                                   for name in of),
+                         str(result["read all"][size][i]),
                          str(len(of["stock"]))])
-    return Table(["addresses", "veth pairs", "stock", "patched",
-                  "times faster", "interval", "confidence", "pairs"],
-                 rows)
+    version = ".".join(result["kernel"].split(".")[:2])
+    return Table([f"Linux {version}", "veths", "us, stock", "patched",
+                  "faster", "interval", "confidence", "calls", "read all",
+                  "pairs"], rows)
 
 
 def stats_loop(result: Dict[str, Dict[str, Dict]]) -> Table:

@@ -361,11 +361,17 @@ class Figures(unittest.TestCase):
                                        "4.1 ns"]])
 
     def test_addrs(self) -> None:
-        table = figures.addrs({"us": {"1024": {
-            "stock": [[40000, 100, 50]], "patched": [[10, 20, 5]]}}})
-        self.assertEqual(table.rows[0], [
-            "one device", "1,024", "40,000.0 us", "10.0 us", "4000.0",
-            "4000.0 to 4000.0", "0.0%", "1"])
+        table = figures.addrs({
+            "kernel": "6.1.0-56-amd64",
+            "us": {"1024": {"stock": [[40000, 100, 50]],
+                            "patched": [[10, 20, 5]]}},
+            "calls": {"1024": {"stock": [2000, 2001, 7],
+                               "patched": [4, 2, 3]}},
+            "read all": {"1024": [0, 1, 1]}})
+        self.assertEqual(table.header[0], "Linux 6.1")
+        self.assertEqual(table.rows[1], [
+            "all devices", "1,024", "100.0", "20.0", "5.0", "5.0 to 5.0",
+            "0.0%", "2001, 2", "1", "1"])
 
     def test_stats_loop(self) -> None:
         table = figures.stats_loop({"veth": {
