@@ -40,7 +40,8 @@ GENERATED = ("aclocal.m4", "config.h.in", "configure", "configure~",
              "build-aux/ltmain.sh", "build-aux/missing",
              "build-aux/py-compile",
              "build-aux/test-driver", "m4/libtool.m4", "m4/lt*.m4",
-             "tests/testsuite", "tests/*-testsuite", "*.pyc", "*.o", "*.lo")
+             "rhel/openvswitch-fedora.spec", "tests/testsuite",
+             "tests/*-testsuite", "*.pyc", "*.o", "*.lo")
 
 
 class Failure(Exception):
