@@ -1915,8 +1915,8 @@ register_command(const struct cost_report *report, const char *name,
     free(command);
 }
 
-/* Registers the commands for 'report', whose arguments are documented in
- * lib/upcall-cost-unixctl.man. */
+/* Makes the settings apply to 'report', and registers its commands, whose
+ * arguments are documented in lib/upcall-cost-unixctl.man. */
 void
 cost_report_register(const struct cost_report *report)
 {
@@ -1934,6 +1934,9 @@ cost_report_register(const struct cost_report *report)
     }
     reports = xrealloc(reports, (n_reports + 1) * sizeof *reports);
     reports[n_reports++] = report;
+    for (size_t i = 0; i < report->n_kinds; i++) {
+        cost_config_register(report->kinds[i]->config);
+    }
     register_command(report, "cost-show",
                      "[-hist] [-thread] [-brief] [-class CLASS] [-n N] "
                      "[-o FILE] [--] [NAME]", INT_MAX, cost_show);
