@@ -40,7 +40,6 @@
 #define LIBBPF_FUNCTIONS                \
     LIBBPF_FUNCTION(bpf_map_create)     \
     LIBBPF_FUNCTION(bpf_prog_load)      \
-    LIBBPF_FUNCTION(libbpf_set_print)   \
     LIBBPF_FUNCTION(ring_buffer__new)   \
     LIBBPF_FUNCTION(ring_buffer__free)  \
     LIBBPF_FUNCTION(ring_buffer__consume)
@@ -124,9 +123,7 @@ load_libbpf(void)
         }
         LIBBPF_FUNCTIONS
 #undef LIBBPF_FUNCTION
-        if (ok) {
-            libbpf.libbpf_set_print(NULL);
-        } else {
+        if (!ok) {
             error = LIBBPF_NAME" can't be loaded";
         }
         ovsthread_once_done(&once);

@@ -29,6 +29,10 @@
 
 #ifdef __linux__
 
+#ifdef HAVE_LIBBPF
+#include <bpf/libbpf.h>
+#include <dlfcn.h>
+#endif
 #include <linux/filter.h>
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
@@ -43,6 +47,34 @@
 enum { LEN = 256, MAX_QUEUED = 64 };
 
 static int tx, rx;
+
+static int n_printed;
+
+#ifdef HAVE_LIBBPF
+static int
+count_print(enum libbpf_print_level level OVS_UNUSED,
+            const char *format OVS_UNUSED, va_list args OVS_UNUSED)
+{
+    n_printed++;
+    return 0;
+}
+#endif
+
+/* Sets libbpf's print function, as AF_XDP ports do. */
+static void
+set_print(void)
+{
+#ifdef HAVE_LIBBPF
+    void *library = dlopen("libbpf.so." OVS_STRINGIZE(LIBBPF_MAJOR_VERSION),
+                           RTLD_NOW);
+    __typeof__(libbpf_set_print) *set;
+
+    set = library ? dlsym(library, "libbpf_set_print") : NULL;
+    if (set) {
+        set(count_print);
+    }
+#endif
+}
 
 static uint64_t
 now_ns(void)
@@ -247,6 +279,7 @@ test_upcall_cost_queue(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     char *error;
     int fd;
 
+    set_print();
     make_sockets();
     queue = upcall_cost_queue_attach(rx, &error);
     if (!queue) {
@@ -289,6 +322,7 @@ test_upcall_cost_queue(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     printf("%s\n", error);
     free(error);
     ovs_assert(free_fd() == fd);
+    ovs_assert(n_printed);
     ovs_assert(send_message(1, LEN));
     ovs_assert(recv(rx, msg, sizeof msg, MSG_DONTWAIT) == LEN);
     close(tx);
