@@ -323,9 +323,10 @@ get_recorder(enum family family)
         ovsthread_setspecific(thread_key, thread);
     }
     if (OVS_UNLIKELY(!thread->recorders[family])) {
-        /* "pmd-c01" instead of "pmd-c01/id:9". */
+        /* "pmd-c01" instead of "pmd-c01/id:9".  The main thread has no name
+         * or, after the monitor has restarted the daemon, the program's. */
         const char *subprogram = get_subprogram_name();
-        char *name = (subprogram[0]
+        char *name = (subprogram[0] && strcmp(subprogram, program_name)
                       ? xmemdup0(subprogram, strcspn(subprogram, "/"))
                       : xstrdup("main"));
 
