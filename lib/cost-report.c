@@ -19,16 +19,11 @@
 #include "cost-report.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "fatal-signal.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
-#include "socket-util.h"
 #include "timeval.h"
 #include "unixctl.h"
 #include "unixctl-worker.h"
@@ -41,11 +36,11 @@ static const struct {
     { "p50", 50 }, { "p90", 90 }, { "p99", 99 }, { "p99.9", 99.9 },
 };
 
-/* A reply is at most so many kB long, for the sake of the main thread, which
- * has to send it.  Text, which it has to quote first, takes it longer than
- * JSON, which is ready to be sent. */
-#define MAX_TEXT_KB 256
-#define MAX_JSON_KB 2048
+/* Accounts are added to a reply up to this length, for the sake of the main
+ * thread, which has to send it.  Text, which it has to quote first, takes it
+ * longer than JSON, which is ready to be sent. */
+#define MAX_TEXT (256 * 1024)
+#define MAX_JSON (2048 * 1024)
 
 #define DEFAULT_ACCOUNTS 20             /* -n */
 #define DEFAULT_SLOWEST 5
@@ -60,7 +55,7 @@ struct request {
     bool brief;                         /* -brief */
     size_t class;                       /* -class */
     size_t n_accounts;                  /* -n, or SIZE_MAX for all. */
-    char *file;                         /* -o, or NULL. */
+    size_t n_skip;                      /* -skip */
     size_t n_slowest;
     char *name;                         /* Of the account, NULL for all. */
 };
@@ -1205,121 +1200,12 @@ put_json_slowest(struct ds *s, const struct cost_report *report,
     ds_put_cstr(s, "]}");
 }
 
-/* Output. */
-
-/* Where a report goes: to the reply, or to a file. */
-struct output {
-    struct unixctl_worker_reply *reply;
-    const char *file;                   /* Or NULL. */
-    char *temporary;                    /* Its name until it is complete. */
-    int fd;                             /* Or -1. */
-};
-
-/* Fails 'output' for 'error', of 'action' with its file. */
-static void
-output_fail(struct output *output, const char *action, int error)
-{
-    output->reply->error = xasprintf("%s: cannot %s (%s)", output->file,
-                                     action, ovs_strerror(error));
-}
-
-/* Starts 'output' of 'request' to 'reply'.  Returns false if that fails. */
-static bool
-output_start(struct output *output, const struct request *request,
-             struct unixctl_worker_reply *reply)
-{
-    struct stat st;
-
-    output->reply = reply;
-    output->file = request->file;
-    output->temporary = NULL;
-    output->fd = -1;
-    if (!output->file) {
-        return true;
-    }
-
-    if (!lstat(output->file, &st)) {
-        if (!S_ISREG(st.st_mode)) {
-            reply->error = xasprintf("%s: is not a regular file",
-                                     output->file);
-            return false;
-        }
-    } else if (errno != ENOENT) {
-        output_fail(output, "write", errno);
-        return false;
-    }
-
-    output->temporary = xasprintf("%s.%ld.tmp", output->file,
-                                  (long int) getpid());
-    output->fd = open(output->temporary,
-                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                      0644);
-    if (output->fd < 0) {
-        output_fail(output, "create a temporary file beside it", errno);
-    } else {
-        fatal_signal_add_file_to_unlink(output->temporary);
-    }
-    return output->fd >= 0;
-}
-
-/* Takes what has been appended to the reply's body of 'output'.  Returns false
- * if nothing else is wanted. */
-static bool
-output_flush(struct output *output)
-{
-    struct ds *body = &output->reply->body;
-
-    if (output->reply->error) {
-        return false;
-    } else if (!output->file) {
-        unsigned int max_kb = output->reply->json ? MAX_JSON_KB : MAX_TEXT_KB;
-
-        if (body->length > max_kb * 1024) {
-            output->reply->error = xasprintf(
-                "the reply would be longer than %u kB, use -n to have fewer "
-                "accounts, or -o to have it in a file", max_kb);
-        }
-    } else {
-        size_t bytes_written;
-        int error = write_fully(output->fd, body->string, body->length,
-                                &bytes_written);
-
-        if (error) {
-            output_fail(output, "write", error);
-        }
-        ds_clear(body);
-    }
-    return !output->reply->error;
-}
-
-/* Ends 'output'. */
-static void
-output_finish(struct output *output)
-{
-    output_flush(output);
-    if (output->fd >= 0) {
-        if (close(output->fd) && !output->reply->error) {
-            output_fail(output, "write", errno);
-        }
-        if (!output->reply->error
-            && rename(output->temporary, output->file)) {
-            output_fail(output, "rename a temporary file to it", errno);
-        }
-        if (output->reply->error) {
-            unlink(output->temporary);
-        }
-        fatal_signal_remove_file_to_unlink(output->temporary);
-    }
-    free(output->temporary);
-}
-
 /* Commands, in the worker. */
 
 static void
 request_destroy(struct request *request)
 {
     free(request->reports);
-    free(request->file);
     free(request->name);
     free(request);
 }
@@ -1452,19 +1338,38 @@ put_json_start(struct ds *s, const struct cost_report *report,
     ds_put_char(s, '[');
 }
 
-/* Adds to 'output' what 'report' has for 'request': PREFIX/cost-slowest if
+/* Appends to 's' those of the 'n' accounts in 'sorted' that a longer reply
+ * would have, in JSON as an array. */
+static void
+put_left_out(struct ds *s, const struct sorted_account *sorted, size_t n,
+             bool json)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *name = cost_account_name(sorted[i].account);
+
+        ds_put_cstr(s, !i ? "" : json ? "," : ", ");
+        if (json) {
+            json_string_escape(name, s);
+        } else {
+            ds_put_cstr(s, name);
+        }
+    }
+}
+
+/* Appends to 'reply' what 'report' has for 'request': PREFIX/cost-slowest if
  * 'slowest', otherwise PREFIX/cost-show. */
 static void
-put_report(struct output *output, const struct cost_report *report,
-           const struct request *request, bool slowest)
+put_report(struct unixctl_worker_reply *reply,
+           const struct cost_report *report, const struct request *request,
+           bool slowest)
 {
-    struct unixctl_worker_reply *reply = output->reply;
+    size_t max_length = reply->json ? MAX_JSON : MAX_TEXT;
     struct sorted_account *sorted;
     struct ds *s = &reply->body;
     struct cost_accounts all;
+    size_t start, end, wanted_end;      /* Of accounts in the reply. */
     struct only *only;
     size_t n_totals;
-    size_t n_shown;
 
     cost_accounts_get(report->kinds, report->n_kinds, request->name, &all);
     if (!all.n && request->name) {
@@ -1486,19 +1391,20 @@ put_report(struct output *output, const struct cost_report *report,
     }
 
     sorted = sort_accounts(&all);
-    n_shown = MIN(all.n, request->n_accounts);
+    start = MIN(all.n, request->n_skip);
+    end = wanted_end = start + MIN(all.n - start, request->n_accounts);
     if (reply->json) {
         put_json_start(s, report, request,
                        slowest ? "cost-slowest" : "cost-show");
     }
-    for (size_t i = 0; (i < (n_totals ? all.n : n_shown)
-                        && output_flush(output)); i++) {
+    for (size_t i = n_totals ? 0 : start; i < (n_totals ? all.n : end); i++) {
         struct cost_account_snapshot account;
         struct part total = { 0, 0 };
+        size_t length = s->length;
 
         cost_account_read(sorted[i].account, slowest, &account);
-        if (i < n_shown && reply->json) {
-            if (i) {
+        if (i >= start && i < end && reply->json) {
+            if (i > start) {
                 ds_put_char(s, ',');
             }
             if (slowest) {
@@ -1506,20 +1412,24 @@ put_report(struct output *output, const struct cost_report *report,
             } else {
                 total = put_json_account(s, report, request, &account);
             }
-        } else if (i < n_shown) {
+        } else if (i >= start && i < end) {
             if (slowest) {
                 put_slowest(s, report, request, &account);
             } else {
                 put_account(s, report, request, &account);
             }
         }
+        /* There is one account at least, so that a client gets ahead. */
+        if (i > start && i < end && s->length > max_length) {
+            ds_truncate(s, length);
+            total.n = 0;
+            end = i;
+        }
         if (n_totals) {
             size_t kind = find_sum(all.totals, n_totals, account.kind);
 
-            /* What goes to a file is not kept to be copied. */
-            if (add_to_sum(&all.totals[kind], &account,
-                           total.n && (request->brief || !output->file))) {
-                only[kind] = (struct only) { total, i };
+            if (add_to_sum(&all.totals[kind], &account, total.n)) {
+                only[kind] = (struct only) { total, i - start };
             }
         }
         cost_account_snapshot_uninit(&account);
@@ -1528,7 +1438,13 @@ put_report(struct output *output, const struct cost_report *report,
 
     if (reply->json) {
         ds_put_char(s, ']');
-        put_member(s, "omitted", all.n - n_shown);
+        put_member(s, "omitted", all.n - (end - start));
+        if (end < wanted_end) {
+            put_name(s, "left_out");
+            ds_put_char(s, '[');
+            put_left_out(s, &sorted[end], wanted_end - end, true);
+            ds_put_char(s, ']');
+        }
         if (n_totals) {
             put_sums(s, report, request, "deleted", all.deleted, NULL,
                      n_totals, true);
@@ -1539,18 +1455,27 @@ put_report(struct output *output, const struct cost_report *report,
     } else {
         size_t length;
 
-        if (n_shown < all.n) {
+        if (end < wanted_end) {
+            ds_put_cstr(s, "no room for ");
+            put_plural(s, wanted_end - end, report->object);
+            ds_put_format(s, " (use -skip %"PRIuSIZE" to see them): ", end);
+            put_left_out(s, &sorted[end], wanted_end - end, false);
+            ds_put_char(s, '\n');
+        }
+        if (wanted_end < all.n) {
             ds_put_cstr(s, "and ");
-            put_count(s, all.n - n_shown);
-            ds_put_format(s, " more %s%s (use -n to see more of them)\n",
-                          report->object, all.n - n_shown == 1 ? "" : "s");
+            put_count(s, all.n - wanted_end);
+            ds_put_format(s, " more %s%s (use -n or -skip to see more of "
+                          "them)\n", report->object,
+                          all.n - wanted_end == 1 ? "" : "s");
         }
         length = s->length;
         for (size_t i = 0; !slowest && i < all.n_kinds; i++) {
             put_deleted(s, report, request, &all.deleted[i]);
         }
-        if (!all.n && s->length == length) {
-            ds_put_format(s, "no %s\n", report->object);
+        if (start == all.n && s->length == length) {
+            ds_put_format(s, "no %s%s\n", all.n ? "more " : "",
+                          report->object);
         }
     }
 
@@ -1560,28 +1485,21 @@ put_report(struct output *output, const struct cost_report *report,
 }
 
 static void
-reply_report(struct request *request, bool slowest,
-             struct unixctl_worker_reply *reply)
+do_show(void *request_, struct unixctl_worker_reply *reply)
 {
-    struct output output;
+    struct request *request = request_;
 
-    if (output_start(&output, request, reply)) {
-        put_report(&output, request->report, request, slowest);
-    }
-    output_finish(&output);
+    put_report(reply, request->report, request, false);
     request_destroy(request);
 }
 
 static void
-do_show(void *request, struct unixctl_worker_reply *reply)
+do_slowest(void *request_, struct unixctl_worker_reply *reply)
 {
-    reply_report(request, false, reply);
-}
+    struct request *request = request_;
 
-static void
-do_slowest(void *request, struct unixctl_worker_reply *reply)
-{
-    reply_report(request, true, reply);
+    put_report(reply, request->report, request, true);
+    request_destroy(request);
 }
 
 static void
@@ -1589,18 +1507,17 @@ do_show_all(void *request_, struct unixctl_worker_reply *reply)
 {
     struct request *request = request_;
     struct ds *s = &reply->body;
-    struct output output;
 
-    if (output_start(&output, request, reply) && reply->json) {
+    if (reply->json) {
         ds_put_cstr(s, "{\"version\":1,\"replies\":[");
     }
-    for (size_t i = 0; i < request->n_reports && output_flush(&output); i++) {
+    for (size_t i = 0; i < request->n_reports; i++) {
         const struct cost_report *report = request->reports[i];
 
         if (reply->json && i) {
             ds_put_char(s, ',');
         }
-        put_report(&output, report, request, false);
+        put_report(reply, report, request, false);
         if (reply->json && report->more_to_json) {
             ds_put_char(s, ',');
             put_json(s, report->more_to_json());
@@ -1611,7 +1528,6 @@ do_show_all(void *request_, struct unixctl_worker_reply *reply)
     if (reply->json) {
         ds_put_cstr(s, "]}");
     }
-    output_finish(&output);
     request_destroy(request);
 }
 
@@ -1707,16 +1623,16 @@ parse_option(struct request *request, bool show, const char *option,
             return xstrdup("-n needs an argument (a number, or \"all\")");
         }
         return parse_n(arg, &request->n_accounts);
-    } else if (!strcmp(option, "-o")) {
-        if (!arg || arg[0] != '/') {
-            return xstrdup("-o needs the absolute name of a file as its "
-                           "argument");
+    } else if (!strcmp(option, "-skip")) {
+        unsigned int value;
+
+        if (!arg || !str_to_uint(arg, 10, &value)) {
+            return xstrdup("-skip needs a number as its argument");
         }
-        free(request->file);
-        request->file = xstrdup(arg);
+        request->n_skip = value;
     } else {
         return xasprintf("unknown option \"%s\" (options are %s%s-n N and "
-                         "-o FILE)", option,
+                         "-skip N)", option,
                          show ? "-hist, -thread, -brief, " : "",
                          class ? "-class CLASS, " : "");
     }
@@ -1924,7 +1840,7 @@ cost_report_register(const struct cost_report *report)
         start_us = time_wall_usec();
         unixctl_command_register("cost/show",
                                  "[-hist] [-thread] [-brief] [-n N] "
-                                 "[-o FILE] [REPORT...]", 0, INT_MAX,
+                                 "[-skip N] [REPORT...]", 0, INT_MAX,
                                  cost_show_all, NULL);
     }
     for (size_t i = 0; i < n_reports; i++) {
@@ -1939,9 +1855,9 @@ cost_report_register(const struct cost_report *report)
     }
     register_command(report, "cost-show",
                      "[-hist] [-thread] [-brief] [-class CLASS] [-n N] "
-                     "[-o FILE] [--] [NAME]", INT_MAX, cost_show);
+                     "[-skip N] [--] [NAME]", INT_MAX, cost_show);
     register_command(report, "cost-clear", "[--] [NAME]", 2, cost_clear);
     register_command(report, "cost-slowest",
-                     "[-n N] [-o FILE] [COUNT] [--] [NAME]", INT_MAX,
+                     "[-n N] [-skip N] [COUNT] [--] [NAME]", INT_MAX,
                      cost_slowest);
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // MaxReply is how many bytes of one reply are read.  A daemon's reply in JSON
-// to a cost command is never longer than 2 MB.
+// to a cost command has room for 2 MB of accounts.
 const MaxReply = 8 << 20
 
 // CommandError is what a daemon replies to a command that failed.

@@ -11,10 +11,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 from ovs.cost import text
 from ovs.cost.recording import Writer
 from ovs.cost.target import (CommandError, Target, TargetError,
-                             is_too_long, is_unknown, is_unknown_option)
+                             is_unknown, is_unknown_option)
 
 SLOWEST_INTERVAL = 30.0         # Seconds between those of cost-slowest.
-MIN_ACCOUNTS = 1
 OPTIONS = ("-hist", "-thread")  # Of cost-show.
 BRIEF = "-brief"                # One that a target need not have.
 
@@ -27,7 +26,7 @@ class Poller:
         self.target = target
         self.reports = reports
         self.failed = ""
-        self.accounts = {report: accounts for report in reports}
+        self.accounts = str(accounts)
         self.unknown: Set[Tuple[int, str]] = set()
         self.pid = 0
         self.together = True    # All reports in one request?
@@ -56,37 +55,30 @@ class Poller:
             self.pid = reply["pid"]
 
     def show(self, report: str, *options: str) -> Optional[Any]:
-        """Returns a reply to cost-show, of fewer accounts if it would be too
-        long, or None if there is no such report."""
-        while True:
-            try:
-                return self._command(f"{report}/cost-show", *options, "-n",
-                                     str(self.accounts[report]))
-            except CommandError as e:
-                if (not is_too_long(e)
-                        or self.accounts[report] <= MIN_ACCOUNTS):
-                    raise
-                self.accounts[report] = max(self.accounts[report] // 2,
-                                            MIN_ACCOUNTS)
+        """Returns a reply to cost-show, or None if there is no such
+        report."""
+        return self._command(f"{report}/cost-show", *options, "-n",
+                             self.accounts)
 
     def _show_together(self, reports: Sequence[str],
                        *options: str) -> Optional[List[Any]]:
         """Returns the replies of cost/show, one request that takes the target
         less than one for each report, or None if it, or one of the reports, is
-        unknown, or the reply would be too long."""
+        unknown, or the reply has no room for all accounts."""
         if not self.together:
             return None
         try:
-            reply = self.target.command(
-                "cost/show", *options, "-n", str(max(self.accounts.values())),
-                *reports)
+            replies: List[Any] = self.target.command(
+                "cost/show", *options, "-n", self.accounts,
+                *reports)["replies"]
         except CommandError as e:
-            if not (is_unknown(e) or is_too_long(e)
-                    or str(e).startswith("no report")):
+            if not (is_unknown(e) or str(e).startswith("no report")):
                 raise
             self.together = False
             return None
-        replies: List[Any] = reply["replies"]
+        if any("left_out" in one for one in replies):
+            self.together = False
+            return None
         for one in replies:
             self._see(one)
         return replies
@@ -117,8 +109,7 @@ class Poller:
                 self._add(lines, self.show(report, *options))
             if slowest:
                 self._add(lines, self._command(
-                    f"{report}/cost-slowest", "-n",
-                    str(self.accounts[report]), "16"))
+                    f"{report}/cost-slowest", "-n", self.accounts, "16"))
             if report == "revalidator" and replies is None:
                 self._add(lines, self._command("revalidator/cost-limit"))
 

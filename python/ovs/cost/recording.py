@@ -175,8 +175,8 @@ def read(path: str, note: Callable[[str], None]
          ) -> Tuple[Dict[str, Any], Iterator[Line]]:
     """Returns the header of a recording, and an iterator over its lines.
 
-    Replies that are in no recording, such as "ovs-appctl --format json" or its
-    -o option writes, do as well.  Raises BadRecording, or OSError."""
+    Replies that are in no recording, such as "ovs-appctl --format json" prints
+    them, do as well.  Raises BadRecording, or OSError."""
     values = _values(path, note)
     try:
         first = next(values)

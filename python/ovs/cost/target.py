@@ -147,8 +147,3 @@ def is_unknown(error: CommandError) -> bool:
 def is_unknown_option(error: CommandError, option: str) -> bool:
     """Returns true if the target's command does not have 'option'."""
     return str(error).startswith(f'unknown option "{option}"')
-
-
-def is_too_long(error: CommandError) -> bool:
-    """Returns true if the reply would have been too long."""
-    return "would be longer" in str(error)
