@@ -191,16 +191,25 @@ def lost(body: Body) -> str:
     return f", {count(body.lost)} lost" if "lost" in body.counters else ""
 
 
+def clock(json: Dict[str, Any]) -> str:
+    """Returns the clock's name and, if it has failed, when and why."""
+    line = str(json.get("source", "unknown"))
+    change = json.get("change")
+    if change:
+        reason = change["reason"]
+        line += f" since {when(change['time_us'])} (" + (
+            "the kernel no longer trusts the time stamp counter"
+            if reason == "kernel" else
+            f"the time stamp counter {reason} {abs(change['gained_s']):.3f} s "
+            f"in {change['in_s']:.3f} s") + ")"
+    return line
+
+
 def settings(head: Dict[str, Any], kind: str) -> str:
     """Returns the line that says how events are accounted for."""
     interval = int(head.get("settings", {}).get("split_interval", 0))
-    clock = head.get("clock", {})
-    drift = float(clock.get("drift_ppm", 0))
     line = (f"  accounting {'on' if interval else 'off'}, clock "
-            f"{clock.get('source', 'unknown')}")
-    if abs(drift) >= 1000:
-        line += (f" (runs {abs(drift) / 1e4:.1f}% "
-                 f"{'fast' if drift > 0 else 'slow'})")
+            + clock(head.get("clock", {})))
     if interval == 1 or (interval and kind in ALWAYS_SPLIT):
         line += ", counts and times exact"
     elif interval:
