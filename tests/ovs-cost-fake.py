@@ -224,14 +224,17 @@ def prepare(body: Body, stages: List[str], whole: str,
             linear = name in ("packets", "threads", "requests")
             body.stages[name].bounds = (tuple(range(33)) if linear
                                         else tuple(sorted(set(EDGES))))
-    groups = {"upcall": ("flows", "lost"), "burst": ("sent when",),
-              "call": ("result", "lost"), "round": ("flows", "deleted")}
-    known = {("upcall", "flows"): COUNTERS["flows"][:5],
-             ("round", "flows"): COUNTERS["flows"][5:],
-             ("upcall", "lost"): COUNTERS["lost"][:3],
-             ("call", "lost"): COUNTERS["lost"][3:]}
-    for group in groups.get(body.kind, ()):
-        names = known.get((body.kind, group), COUNTERS[group])
+    flows = COUNTERS["flows"]
+    lost = COUNTERS["lost"]
+    groups = {
+        "upcall": {"flows": flows[:5], "lost": lost,
+                   "queue": COUNTERS["queue"]},
+        "burst": {name: COUNTERS[name]
+                  for name in ("sent when", "packets dropped", "other")},
+        "call": {"result": COUNTERS["result"], "lost": lost[3:]},
+        "round": {"flows": ("duplicate", *flows[5:]),
+                  "deleted": COUNTERS["deleted"]}}
+    for group, names in groups.get(body.kind, {}).items():
         body.counters[group] = {name: 0 for name in names}
 
 
