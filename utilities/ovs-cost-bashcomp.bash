@@ -46,7 +46,8 @@ _ovs_cost() {
         merge) options="--output --all" ;;
         convert) options="--to" ;;
         *)
-            mapfile -t COMPREPLY < <(compgen -W "$commands --help" -- "$cur")
+            mapfile -t COMPREPLY < <(compgen -W \
+                "$commands --help --version" -- "$cur")
             return ;;
     esac
     if [[ $cur == -* ]]; then

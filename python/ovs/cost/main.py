@@ -21,6 +21,7 @@ from ovs.cost.picture import NoLibrary
 from ovs.cost.record import warn
 from ovs.cost.recording import BadRecording, Recording
 from ovs.cost.target import Target, TargetError
+from ovs.version import VERSION
 
 EXIT_FAILED_IF = 1              # What --fail-if is for.
 EXIT_TROUBLE = 2
@@ -68,6 +69,8 @@ def make_parser() -> argparse.ArgumentParser:
         prog="ovs-cost",
         description="Records, shows and compares what ovs-vswitchd spends "
                     "its time on.")
+    parser.add_argument("-V", "--version", action="version",
+                        version=f"%(prog)s (Open vSwitch) {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
     def live(sub: argparse.ArgumentParser, interval: float) -> None:
