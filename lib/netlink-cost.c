@@ -23,6 +23,7 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #endif
+#include <net/if.h>
 
 #include "cost-report.h"
 #include "netlink.h"
@@ -103,10 +104,13 @@ static const char *const counters[NL_COST_N_COUNTERS] = {
 };
 
 /* Details of one of the slowest calls. */
-enum {
-    DETAIL_TYPE,                        /* nlmsg_type. */
-    N_DETAILS
+struct details {
+    uint16_t type;                      /* nlmsg_type. */
+    uint8_t command;                    /* Of generic Netlink. */
+    uint32_t ifindex;                   /* Of the device, or 0. */
+    char name[IFNAMSIZ];                /* If there is no 'ifindex'. */
 };
+#define N_DETAILS DIV_ROUND_UP(sizeof(struct details), sizeof(uint64_t))
 
 static void
 format_class(size_t class, struct ds *s)
@@ -256,6 +260,74 @@ dump_is_interrupted(const struct ofpbuf *buf)
 {
     return nl_msg_nlmsghdr(buf)->nlmsg_flags & NLM_F_DUMP_INTR;
 }
+
+/* Stores in 'details' what 'msg', of 'family', is about. */
+static void
+get_subject(struct details *details, enum family family,
+            const struct ofpbuf *msg)
+{
+    const struct genlmsghdr *genl;
+    const struct ifinfomsg *ifi;
+    const struct nlattr *name;
+
+    if (family >= FAMILY_NLCTRL) {
+        genl = ofpbuf_at(msg, NLMSG_HDRLEN, sizeof *genl);
+        details->command = genl && family < FAMILY_NETFILTER ? genl->cmd : 0;
+        return;
+    }
+
+    /* All of these have it at the same offset. */
+    ifi = ofpbuf_at(msg, NLMSG_HDRLEN, offsetof(struct ifinfomsg, ifi_flags));
+    if (ifi && (family == FAMILY_LINK || family == FAMILY_ADDR
+                || family == FAMILY_NEIGH || family == FAMILY_STATS
+                || (family == FAMILY_TC && details->type < RTM_NEWACTION))) {
+        details->ifindex = ifi->ifi_index;
+    }
+    if (!details->ifindex && family == FAMILY_LINK
+        && msg->size >= NLMSG_HDRLEN + sizeof *ifi) {
+        name = nl_attr_find(msg, NLMSG_HDRLEN + sizeof *ifi, IFLA_IFNAME);
+        if (name) {
+            ovs_strlcpy(details->name, nl_attr_get(name),
+                        MIN(nl_attr_get_size(name), sizeof details->name));
+        }
+    }
+}
+
+/* Appends the name of the message to 's'.  Returns false if it has none. */
+static bool
+format_message(enum family family, const struct details *details,
+               struct ds *s)
+{
+#define RTM_GROUP(NAME) [(RTM_NEW##NAME - RTM_BASE) / 4] = #NAME
+    static const char *const rtm_groups[] = {
+        RTM_GROUP(LINK), RTM_GROUP(ADDR), RTM_GROUP(ROUTE), RTM_GROUP(NEIGH),
+        RTM_GROUP(RULE), RTM_GROUP(QDISC), RTM_GROUP(TCLASS),
+        RTM_GROUP(TFILTER), RTM_GROUP(ACTION), RTM_GROUP(NSID),
+        RTM_GROUP(STATS),
+    };
+#undef RTM_GROUP
+    static const char *const verbs[] = { "NEW", "DEL", "GET", "SET" };
+    size_t n = details->type - RTM_BASE;
+
+    if (family <= FAMILY_RTNETLINK) {
+        if (details->type < RTM_BASE || n / 4 >= ARRAY_SIZE(rtm_groups)
+            || !rtm_groups[n / 4]) {
+            return false;
+        }
+        ds_put_format(s, "RTM_%s%s", verbs[n % 4], rtm_groups[n / 4]);
+    } else {
+        n = details->command - 1;
+        if ((family != FAMILY_OVS_DATAPATH && family != FAMILY_OVS_VPORT
+             && family != FAMILY_OVS_FLOW) || n >= ARRAY_SIZE(verbs)) {
+            return false;
+        }
+        ds_put_format(s, "OVS_%s_CMD_%s",
+                      (family == FAMILY_OVS_DATAPATH ? "DP"
+                       : family == FAMILY_OVS_VPORT ? "VPORT" : "FLOW"),
+                      verbs[n]);
+    }
+    return true;
+}
 #else /* !__linux__ */
 static enum family
 get_family(int protocol OVS_UNUSED, uint16_t type OVS_UNUSED)
@@ -271,6 +343,20 @@ is_upcall_socket(enum nl_cost_op op OVS_UNUSED, int protocol OVS_UNUSED)
 
 static bool
 dump_is_interrupted(const struct ofpbuf *buf OVS_UNUSED)
+{
+    return false;
+}
+
+static void
+get_subject(struct details *details OVS_UNUSED, enum family family OVS_UNUSED,
+            const struct ofpbuf *msg OVS_UNUSED)
+{
+}
+
+static bool
+format_message(enum family family OVS_UNUSED,
+               const struct details *details OVS_UNUSED,
+               struct ds *s OVS_UNUSED)
 {
     return false;
 }
@@ -352,14 +438,15 @@ end_stage(struct nl_cost *call, enum nl_cost_stage stage)
     call->event.total += ticks;
 }
 
-/* Starts 'call' of kind 'op', on a socket of 'protocol', for messages with
- * nlmsg_type 'type', or the first of them if there are several.  In case of
- * NL_COST_NOTIFY, the type is yet to be seen.
+/* Starts 'call' of kind 'op', on a socket of 'protocol', for 'request', the
+ * first one if there are several, which the caller keeps until nl_cost_stop().
+ * Without one, 'type' is the nlmsg_type.  In case of NL_COST_NOTIFY, the
+ * message is yet to be seen.
  *
  * Sockets that receive upcalls are not accounted for. */
 void
 nl_cost_start(struct nl_cost *call, enum nl_cost_op op, int protocol,
-              uint16_t type)
+              uint16_t type, const struct ofpbuf *request)
 {
     bool ready;
 
@@ -371,7 +458,8 @@ nl_cost_start(struct nl_cost *call, enum nl_cost_op op, int protocol,
 
     call->op = op;
     call->protocol = protocol;
-    call->type = type;
+    call->type = request ? nl_msg_nlmsghdr(request)->nlmsg_type : type;
+    call->msg = request;
     cost_event_init(&call->event);
     call->event.counter = NL_COST_DONE;
 
@@ -392,7 +480,8 @@ nl_cost_sent(struct nl_cost *call, size_t n_requests)
 }
 
 /* Tells that 'buf' has been received, or 'error' if that is not 0.  There may
- * be more to be received in the same call. */
+ * be more to be received in the same call.  In case of NL_COST_NOTIFY, the
+ * caller keeps 'buf' until nl_cost_stop(). */
 void
 nl_cost_received(struct nl_cost *call, int error, const struct ofpbuf *buf)
 {
@@ -408,6 +497,7 @@ nl_cost_received(struct nl_cost *call, int error, const struct ofpbuf *buf)
         call->event.stages[NL_COST_BYTES] += buf->size;
         if (call->op == NL_COST_NOTIFY) {
             call->type = nl_msg_nlmsghdr(buf)->nlmsg_type;
+            call->msg = buf;
         } else if (call->op == NL_COST_DUMP && dump_is_interrupted(buf)) {
             call->event.counter = NL_COST_INTERRUPTED;
         }
@@ -415,11 +505,16 @@ nl_cost_received(struct nl_cost *call, int error, const struct ofpbuf *buf)
 }
 
 static void
-get_details(uint64_t *details, const void *call_, size_t n OVS_UNUSED)
+get_details(uint64_t *words, const void *call_, size_t n OVS_UNUSED)
 {
     const struct nl_cost *call = call_;
+    struct details details = { .type = call->type };
 
-    details[DETAIL_TYPE] = call->type;
+    if (call->msg) {
+        get_subject(&details, get_family(call->protocol, call->type),
+                    call->msg);
+    }
+    memcpy(words, &details, sizeof details);
 }
 
 /* Ends 'call' with 'error', or 0, and records it. */
@@ -447,19 +542,76 @@ nl_cost_stop(struct nl_cost *call, int error)
 
 /* Reporting. */
 
-static void
-format_details(const char *account OVS_UNUSED, const uint64_t *details,
-               struct ds *s)
+/* Stores in 'device' the name of the device that 'details' are about.  Returns
+ * false if it has none, or none any more. */
+static bool
+get_device(const struct details *details, char device[IFNAMSIZ])
 {
-    ds_put_format(s, "nlmsg_type %"PRIu64, details[DETAIL_TYPE]);
+    if (details->ifindex) {
+        return if_indextoname(details->ifindex, device) != NULL;
+    }
+    ovs_strlcpy(device, details->name, IFNAMSIZ);
+    return device[0] != '\0';
+}
+
+/* Appends the name of the message that 'words' of the family 'account' are
+ * about to 's'.  Returns false if it is not known. */
+static bool
+put_message(const char *account, const struct details *details, struct ds *s)
+{
+    enum family family = 0;
+
+    while (strcmp(account, family_names[family])) {
+        family++;
+    }
+    return format_message(family, details, s);
+}
+
+/* Appends to 's' what a slow call of the family 'account' was about. */
+void
+nl_cost_format_details(const char *account, const uint64_t *words,
+                       struct ds *s)
+{
+    const struct details *details = (const void *) words;
+    char device[IFNAMSIZ];
+
+    if (!put_message(account, details, s)) {
+        ds_put_format(s, "nlmsg_type %"PRIu16, details->type);
+        if (details->command) {
+            ds_put_format(s, ", command %"PRIu8, details->command);
+        }
+    }
+    if (get_device(details, device)) {
+        ds_put_format(s, ", device %s", device);
+    } else if (details->ifindex) {
+        ds_put_format(s, ", ifindex %"PRIu32, details->ifindex);
+    }
 }
 
 static void
-details_to_json(const char *account OVS_UNUSED, const uint64_t *details,
+details_to_json(const char *account, const uint64_t *words,
                 struct json *json)
 {
-    json_object_put(json, "nlmsg_type",
-                    json_integer_create(details[DETAIL_TYPE]));
+    const struct details *details = (const void *) words;
+    struct ds s = DS_EMPTY_INITIALIZER;
+    char device[IFNAMSIZ];
+
+    json_object_put(json, "nlmsg_type", json_integer_create(details->type));
+    if (details->command) {
+        json_object_put(json, "command",
+                        json_integer_create(details->command));
+    }
+    if (put_message(account, details, &s)) {
+        json_object_put_string(json, "message", ds_cstr(&s));
+    }
+    if (details->ifindex) {
+        json_object_put(json, "ifindex",
+                        json_integer_create(details->ifindex));
+    }
+    if (get_device(details, device)) {
+        json_object_put_string(json, "device", device);
+    }
+    ds_destroy(&s);
 }
 
 /* Starts accounting and registers the netlink/cost-* commands. */
@@ -479,7 +631,7 @@ nl_cost_init(void)
         .groups = groups,
         .n_groups = ARRAY_SIZE(groups),
         .class_help = "dump, transact or notify",
-        .format_details = format_details,
+        .format_details = nl_cost_format_details,
         .details_to_json = details_to_json,
     };
 

@@ -82,15 +82,18 @@ struct nl_cost {
     enum nl_cost_op op;
     int protocol;
     uint16_t type;              /* nlmsg_type. */
+    const struct ofpbuf *msg;   /* Or NULL. */
     struct cost_event event;
 };
 
 void nl_cost_start(struct nl_cost *, enum nl_cost_op, int protocol,
-                   uint16_t type);
+                   uint16_t type, const struct ofpbuf *request);
 void nl_cost_sent(struct nl_cost *, size_t n_requests);
 void nl_cost_received(struct nl_cost *, int error, const struct ofpbuf *);
 void nl_cost_stop(struct nl_cost *, int error);
 
+void nl_cost_format_details(const char *account, const uint64_t *words,
+                            struct ds *);
 void nl_cost_define_family(uint16_t type, const char *name);
 
 void nl_cost_init(void);

@@ -34,6 +34,7 @@
 
 #include "netlink.h"
 #include "netlink-socket.h"
+#include "odp-netlink.h"
 #include "openvswitch/ofpbuf.h"
 #include "ovs-thread.h"
 
@@ -128,24 +129,27 @@ print_counters(const char *name, enum nl_cost_op op, const char *op_name)
     free_account(account);
 }
 
-/* Prints the slowest calls in account 'name', all of which must be of 'op' and
- * for messages of 'type'. */
+/* Prints the slowest calls in account 'name', all of which must be of
+ * 'op'. */
 static void
-print_slowest(const char *name, enum nl_cost_op op, const char *op_name,
-              uint16_t type, const char *type_name)
+print_slowest(const char *name, enum nl_cost_op op, const char *op_name)
 {
     struct cost_account_snapshot *account = read_account(name);
+    struct ds details = DS_EMPTY_INITIALIZER;
 
     for (size_t i = 0; i < account->total.n_slowest; i++) {
         const struct cost_slow_event *event = &account->total.slowest[i];
 
-        ovs_assert(event->class == op && event->details[0] == type);
+        ovs_assert(event->class == op);
         ovs_assert(!strcmp(event->thread, "main"));
-        printf("%s slowest: %s %"PRIu64" + %"PRIu64" = %"PRIu64" us, type "
-               "%s\n", name, op_name, event->stages[NL_COST_SEND] / 1000,
+        ds_clear(&details);
+        nl_cost_format_details(name, event->details, &details);
+        printf("%s slowest: %s %"PRIu64" + %"PRIu64" = %"PRIu64" us, %s\n",
+               name, op_name, event->stages[NL_COST_SEND] / 1000,
                event->stages[NL_COST_RECEIVE] / 1000, event->total_ns / 1000,
-               type_name);
+               ds_cstr(&details));
     }
+    ds_destroy(&details);
     free_account(account);
 }
 
@@ -160,13 +164,20 @@ put_link_request(struct ofpbuf *request, unsigned int ifindex)
     ifi->ifi_index = ifindex;
 }
 
-/* Asks the kernel for the loopback device, and for one that does not exist. */
+/* Asks the kernel for the loopback device, by its index and by its name, and
+ * for one that does not exist. */
 static void
 test_transact(void)
 {
     struct ofpbuf request, *reply;
 
     put_link_request(&request, if_nametoindex("lo"));
+    ovs_assert(!nl_transact(NETLINK_ROUTE, &request, &reply));
+    ofpbuf_delete(reply);
+    ofpbuf_uninit(&request);
+
+    put_link_request(&request, 0);
+    nl_msg_put_string(&request, IFLA_IFNAME, "lo");
     ovs_assert(!nl_transact(NETLINK_ROUTE, &request, &reply));
     ofpbuf_delete(reply);
     ofpbuf_uninit(&request);
@@ -215,17 +226,18 @@ test_dump(void)
     free_account(account);
 }
 
-/* Receives a message of 'type' with 'flags', or 'error', in 'call'. */
+/* Receives a message of 'type' with 'flags', about ifindex 0x7f7f7f7f, or
+ * 'error', in 'call'. */
 static void
 receive(struct nl_cost *call, int error, uint16_t type, uint16_t flags)
 {
-    struct ofpbuf buf;
+    static uint64_t stub[128];
+    static struct ofpbuf buf;
 
-    ofpbuf_init(&buf, 0);
+    ofpbuf_use_stack(&buf, stub, sizeof stub);
     nl_msg_put_nlmsghdr(&buf, 0, type, flags);
-    ofpbuf_put_zeros(&buf, 100 - buf.size);
+    memset(ofpbuf_put_zeros(&buf, 100 - buf.size), 0x7f, 8);
     nl_cost_received(call, error, &buf);
-    ofpbuf_uninit(&buf);
 }
 
 static void *
@@ -234,7 +246,8 @@ other_thread(void *aux OVS_UNUSED)
     struct nl_cost call;
 
     set_subprogram_name("other/id:1");
-    nl_cost_start(&call, NL_COST_TRANSACT, NETLINK_GENERIC, OVS_FLOW);
+    nl_cost_start(&call, NL_COST_TRANSACT, NETLINK_GENERIC, OVS_FLOW,
+                  NULL);
     nl_cost_sent(&call, 1);
     nl_cost_stop(&call, 0);
     return NULL;
@@ -246,6 +259,7 @@ test_netlink_cost(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     static const int errors[] = { 0, EAGAIN, ENOBUFS, EINVAL };
     struct cost_account_snapshot *account;
     struct cost_hist_snapshot bytes;
+    struct ofpbuf request;
     struct nl_cost call;
 
     test_transact();
@@ -260,20 +274,23 @@ test_netlink_cost(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     test_transact();
     print_calls("link", NL_COST_TRANSACT, "transact");
     print_counters("link", NL_COST_TRANSACT, "transact");
-    print_slowest("link", NL_COST_TRANSACT, "transact", RTM_GETLINK,
-                  "RTM_GETLINK");
+    print_slowest("link", NL_COST_TRANSACT, "transact");
 
     nl_cost_define_family(OVS_FLOW, "ovs_flow");
     nl_cost_define_family(OVS_FLOW + 1, "no_such_family");
     nl_cost_define_family(UINT16_MAX, "ovs_flow");
-    nl_cost_start(&call, NL_COST_TRANSACT, NETLINK_GENERIC, OVS_FLOW);
+    ofpbuf_init(&request, 0);
+    nl_msg_put_genlmsghdr(&request, 0, OVS_FLOW, 0, OVS_FLOW_CMD_GET, 1);
+    nl_cost_start(&call, NL_COST_TRANSACT, NETLINK_GENERIC, 0, &request);
     nl_cost_sent(&call, 7);
     for (int i = 0; i < 3; i++) {
         receive(&call, 0, OVS_FLOW, 0);
     }
     receive(&call, EAGAIN, 0, 0);
     nl_cost_stop(&call, 0);
+    ofpbuf_uninit(&request);
     print_calls("ovs_flow", NL_COST_TRANSACT, "transact");
+    print_slowest("ovs_flow", NL_COST_TRANSACT, "transact");
     account = read_account("ovs_flow");
     cost_snapshot_stage(&account->total, NL_COST_TRANSACT, NL_COST_BYTES,
                         &bytes);
@@ -281,28 +298,33 @@ test_netlink_cost(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     free_account(account);
 
     for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
-        nl_cost_start(&call, NL_COST_DUMP, NETLINK_GENERIC, OVS_FLOW);
+        nl_cost_start(&call, NL_COST_DUMP, NETLINK_GENERIC, OVS_FLOW,
+                  NULL);
         receive(&call, errors[i], OVS_FLOW, NLM_F_MULTI);
         nl_cost_stop(&call, errors[i]);
     }
-    nl_cost_start(&call, NL_COST_DUMP, NETLINK_GENERIC, OVS_FLOW);
+    nl_cost_start(&call, NL_COST_DUMP, NETLINK_GENERIC, OVS_FLOW,
+                  NULL);
     receive(&call, 0, OVS_FLOW, NLM_F_MULTI | NLM_F_DUMP_INTR);
     nl_cost_stop(&call, 0);
     print_counters("ovs_flow", NL_COST_DUMP, "dump");
 
-    nl_cost_start(&call, NL_COST_NOTIFY, NETLINK_ROUTE, 0);
+    nl_cost_start(&call, NL_COST_NOTIFY, NETLINK_ROUTE, 0, NULL);
     receive(&call, 0, RTM_NEWNEIGH, 0);
     nl_cost_stop(&call, 0);
     print_calls("neigh", NL_COST_NOTIFY, "notify");
-    nl_cost_start(&call, NL_COST_NOTIFY, NETLINK_ROUTE, 0);
+    print_slowest("neigh", NL_COST_NOTIFY, "notify");
+    nl_cost_start(&call, NL_COST_NOTIFY, NETLINK_ROUTE, 0, NULL);
     receive(&call, EAGAIN, 0, 0);
     nl_cost_stop(&call, EAGAIN);
     print_counters("rtnetlink", NL_COST_NOTIFY, "notify");
 
-    nl_cost_start(&call, NL_COST_TRANSACT, NETLINK_GENERIC, OVS_FLOW + 1);
+    nl_cost_start(&call, NL_COST_TRANSACT, NETLINK_GENERIC, OVS_FLOW + 1,
+                  NULL);
     nl_cost_sent(&call, 1);
     nl_cost_stop(&call, 0);
     print_calls("generic", NL_COST_TRANSACT, "transact");
+    print_slowest("generic", NL_COST_TRANSACT, "transact");
 
     /* A thread has numbers of its own, which survive it. */
     xpthread_join(ovs_thread_create("other", other_thread, NULL), NULL);
@@ -317,7 +339,7 @@ test_netlink_cost(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     }
     free_account(account);
 
-    nl_cost_start(&call, NL_COST_NOTIFY, NETLINK_GENERIC, 0);
+    nl_cost_start(&call, NL_COST_NOTIFY, NETLINK_GENERIC, 0, NULL);
     receive(&call, 0, UINT16_MAX, 0);
     nl_cost_stop(&call, 0);
     ovs_assert(!call.last);

@@ -285,8 +285,16 @@ def details(event: Dict[str, Any]) -> str:
     if "arguments" in d:
         parts.append(f"arguments: {printable(d['arguments'])}"
                      if d["arguments"] else "no arguments")
-    if "nlmsg_type" in d:
+    if "message" in d:
+        parts.append(str(d["message"]))
+    elif "nlmsg_type" in d:
         parts.append(f"nlmsg_type {d['nlmsg_type']}")
+        if "command" in d:
+            parts.append(f"command {d['command']}")
+    if "device" in d:
+        parts.append(f"device {printable(d['device'])}")
+    elif "ifindex" in d:
+        parts.append(f"ifindex {d['ifindex']}")
     if "datapath_flows" in d:
         parts.append(f"{d['datapath_flows']} flows in the datapath")
     return ", ".join(parts)
