@@ -69,6 +69,9 @@ static size_t n_reports;
 
 /* Formatting. */
 
+/* The width of a column of times or numbers, unless one of them is longer. */
+#define MIN_WIDTH 8
+
 /* Appends 'n' to 's', with a comma after every three digits. */
 static void
 put_count(struct ds *s, uint64_t n)
@@ -81,18 +84,12 @@ put_count(struct ds *s, uint64_t n)
     }
 }
 
-/* Appends 'ns' nanoseconds to 's', in microseconds, with as many decimals and
- * commas as fit in eight characters. */
+/* Appends 'ns' nanoseconds to 's', in microseconds, with commas and as many
+ * decimals as fit in MIN_WIDTH characters. */
 static void
 put_us(struct ds *s, double ns)
 {
     double us = ns / 1000;
-
-    if (us >= 999999.5) {
-        ds_put_format(s, "%.0f", us);
-        return;
-    }
-
     unsigned int precision = us < 9999.995 ? 2 : us < 99999.95 ? 1 : 0;
     uint64_t scale = precision == 2 ? 100 : precision == 1 ? 10 : 1;
     uint64_t scaled = llround(us * scale);
@@ -121,12 +118,12 @@ put_cell(struct ds *s, int width, struct ds *cell)
 }
 
 static void
-put_us_cell(struct ds *s, double ns)
+put_us_cell(struct ds *s, int width, double ns)
 {
     struct ds cell = DS_EMPTY_INITIALIZER;
 
     put_us(&cell, ns);
-    put_cell(s, 8, &cell);
+    put_cell(s, width, &cell);
     ds_destroy(&cell);
 }
 
@@ -167,14 +164,27 @@ stage_is_number(const struct cost_kind *kind, size_t stage)
 /* Appends a cell with 'value', ns or a number, of what 'stage' of 'kind'
  * is. */
 static void
-put_stage_cell(struct ds *s, const struct cost_kind *kind, size_t stage,
-               uint64_t value)
+put_stage_cell(struct ds *s, int width, const struct cost_kind *kind,
+               size_t stage, uint64_t value)
 {
     if (stage_is_number(kind, stage)) {
-        put_count_cell(s, 8, value);
+        put_count_cell(s, width, value);
     } else {
-        put_us_cell(s, value);
+        put_us_cell(s, width, value);
     }
+}
+
+/* Returns the width of a column whose highest value is 'max'. */
+static int
+stage_width(const struct cost_kind *kind, size_t stage, uint64_t max)
+{
+    struct ds cell = DS_EMPTY_INITIALIZER;
+    int width;
+
+    put_stage_cell(&cell, MIN_WIDTH, kind, stage, max);
+    width = cell.length - 1;
+    ds_destroy(&cell);
+    return width;
 }
 
 /* Appends the bars of 'hist', what 'stage' of events of 'kind' took, to 's': a
@@ -188,6 +198,7 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
     const struct cost_hist_layout *layout = hist->layout;
     size_t first, last, step;
     uint64_t max = 0;
+    int width;
 
     if (!hist->count) {
         return;
@@ -202,6 +213,8 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
     if (first) {
         first = ROUND_DOWN(first - 1, step) + 1;
     }
+    width = stage_width(kind, stage, layout->edges[MIN(last + step,
+                                                       layout->n_edges) - 1]);
 
     for (int pass = 0; pass < 2; pass++) {
         if (pass == 1) {
@@ -228,10 +241,11 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
 
                 if (end <= layout->n_edges) {
                     ds_put_cstr(s, "   <=");
-                    put_stage_cell(s, kind, stage, layout->edges[end - 1]);
+                    put_stage_cell(s, width, kind, stage,
+                                   layout->edges[end - 1]);
                 } else {
                     ds_put_cstr(s, "    >");
-                    put_stage_cell(s, kind, stage,
+                    put_stage_cell(s, width, kind, stage,
                                    layout->edges[layout->n_edges - 1]);
                 }
                 put_count_cell(s, 11, n);
@@ -252,16 +266,25 @@ put_table(struct ds *s, const struct cost_snapshot *snap,
           const struct request *request, bool numbers)
 {
     const struct cost_kind *kind = snap->kind;
-
-    ds_put_format(s, "  %-10s %11s %8s", numbers ? "number" : "stage (us)",
-                  "count", "mean");
-    for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
-        ds_put_format(s, " %8s", percentiles[i].name);
-    }
-    ds_put_format(s, " %8s\n", "max");
+    int width = MIN_WIDTH;
 
     for (size_t stage = 0; stage < kind->n_stages; stage++) {
-        int width = MAX(10, strlen(kind->stages[stage]));
+        if (stage_is_number(kind, stage) == numbers) {
+            struct cost_hist_snapshot hist;
+
+            cost_snapshot_stage(snap, request->class, stage, &hist);
+            width = MAX(width, stage_width(kind, stage, hist.max));
+        }
+    }
+    ds_put_format(s, "  %-10s %11s %*s", numbers ? "number" : "stage (us)",
+                  "count", width, "mean");
+    for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
+        ds_put_format(s, " %*s", width, percentiles[i].name);
+    }
+    ds_put_format(s, " %*s\n", width, "max");
+
+    for (size_t stage = 0; stage < kind->n_stages; stage++) {
+        int name_width = MAX(10, strlen(kind->stages[stage]));
         struct cost_hist_snapshot hist;
 
         if (stage_is_number(kind, stage) != numbers) {
@@ -272,20 +295,21 @@ put_table(struct ds *s, const struct cost_snapshot *snap,
             continue;
         }
         ds_put_format(s, "  %-10s", kind->stages[stage]);
-        put_count_cell(s, 21 - width, hist.count);
-        put_us_cell(s, (cost_hist_snapshot_mean(&hist)
-                        * (numbers ? 1000 : 1)));
+        put_count_cell(s, 21 - name_width, hist.count);
+        put_us_cell(s, width, (cost_hist_snapshot_mean(&hist)
+                               * (numbers ? 1000 : 1)));
         for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
             double percent = percentiles[i].percent;
 
             if (numbers) {
-                put_count_cell(s, 8, cost_hist_snapshot_percentile_number(
+                put_count_cell(s, width, cost_hist_snapshot_percentile_number(
                                    &hist, percent));
             } else {
-                put_us_cell(s, cost_hist_snapshot_percentile(&hist, percent));
+                put_us_cell(s, width,
+                            cost_hist_snapshot_percentile(&hist, percent));
             }
         }
-        put_stage_cell(s, kind, stage, hist.max);
+        put_stage_cell(s, width, kind, stage, hist.max);
         ds_put_char(s, '\n');
     }
 }

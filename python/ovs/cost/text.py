@@ -39,11 +39,9 @@ def _round(x: float) -> int:
 
 
 def us(ns: float) -> str:
-    """Returns microseconds, with as many decimals and commas as fit in eight
+    """Returns microseconds, with commas and as many decimals as fit in eight
     characters."""
     value = ns / 1000
-    if value >= 999999.5:
-        return f"{value:.0f}"
     precision = 2 if value < 9999.995 else 1 if value < 99999.95 else 0
     scaled = _round(value * 10 ** precision)
     whole, rest = divmod(scaled, 10 ** precision)
@@ -76,10 +74,13 @@ def cell(stage: Distribution, value: float) -> str:
 
 def table(body: Body, numbers: bool) -> List[str]:
     """Returns the table of times, or that of numbers."""
+    w = max([8] + [len(cell(stage, stage.max))
+                   for stage in body.stages.values()
+                   if stage.is_time != numbers])
     lines = [f"  {'number' if numbers else 'stage (us)':10} {'count':>11} "
-             f"{'mean':>8}"
-             + "".join(f" {name:>8}" for name, _ in dist.PERCENTILES)
-             + f" {'max':>8}"]
+             f"{'mean':>{w}}"
+             + "".join(f" {name:>{w}}" for name, _ in dist.PERCENTILES)
+             + f" {'max':>{w}}"]
     for name, stage in body.stages.items():
         if stage.is_time == numbers:
             continue
@@ -87,10 +88,10 @@ def table(body: Body, numbers: bool) -> List[str]:
             continue
         width = max(10, len(name))
         line = f"  {name:10} {count(stage.count):>{21 - width}} "
-        line += f"{real(stage.mean) if numbers else us(stage.mean):>8}"
+        line += f"{real(stage.mean) if numbers else us(stage.mean):>{w}}"
         for _, percent in dist.PERCENTILES:
-            line += f" {cell(stage, stage.percentile(percent)):>8}"
-        lines.append(line + f" {cell(stage, stage.max):>8}")
+            line += f" {cell(stage, stage.percentile(percent)):>{w}}"
+        lines.append(line + f" {cell(stage, stage.max):>{w}}")
     return lines
 
 
@@ -134,11 +135,12 @@ def bars(kind: str, name: str, stage: Distribution) -> List[str]:
     unit = most / MAX_BAR if most > MAX_BAR else 1
     lines = [f"  {name}{' (us)' if stage.is_time else ''}, each # is "
              + (f"{unit:.1f} {kind}s" if unit > 1 else f"1 {kind}")]
+    w = max(8, len(cell(stage, bounds[min(rows[-1][0], n_edges) - 1])))
     for end, n in rows:
         length = n if most <= MAX_BAR else -(-n * MAX_BAR // most)
-        edge = (f"   <= {cell(stage, bounds[end - 1]):>8}"
+        edge = (f"   <= {cell(stage, bounds[end - 1]):>{w}}"
                 if end <= n_edges else
-                f"    > {cell(stage, bounds[-1]):>8}")
+                f"    > {cell(stage, bounds[-1]):>{w}}")
         lines.append(f"{edge} {count(n):>11} {'#' * length}".rstrip())
     return lines
 
