@@ -32,6 +32,7 @@
 #include "smap.h"
 #include "unixctl.h"
 #include "upcall-cost-queue.h"
+#include "util.h"
 
 VLOG_DEFINE_THIS_MODULE(upcall_cost_kernel);
 
@@ -136,15 +137,12 @@ upcall_cost_kernel_destroy(struct cost_account *account)
     cost_account_destroy(account);
 }
 
-/* Returns a recorder for the handler thread with number 'id' in 'account', or
- * NULL if that is NULL.  The caller must release it when the thread exits. */
+/* Returns a recorder for the calling thread, a handler, in 'account', or NULL
+ * if that is NULL.  The caller must release it when the thread exits. */
 struct cost_recorder *
-upcall_cost_handler_start(struct cost_account *account, uint32_t id)
+upcall_cost_handler_start(struct cost_account *account)
 {
-    char name[COST_THREAD_NAME_MAX];
-
-    snprintf(name, sizeof name, "handler%"PRIu32, id);
-    return account ? cost_recorder_get(account, name) : NULL;
+    return account ? cost_recorder_get(account, get_subprogram_name()) : NULL;
 }
 
 static unsigned int

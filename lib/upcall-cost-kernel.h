@@ -111,8 +111,7 @@ void upcall_cost_kernel_init(void);
 
 /* Hooks for ofproto-dpif-upcall. */
 struct cost_account *upcall_cost_kernel_create(const struct dpif *);
-struct cost_recorder *upcall_cost_handler_start(struct cost_account *,
-                                                uint32_t id);
+struct cost_recorder *upcall_cost_handler_start(struct cost_account *);
 void upcall_cost_kernel_destroy(struct cost_account *);
 void upcall_cost_batch_start(struct upcall_cost_batch *,
                              struct cost_recorder *);

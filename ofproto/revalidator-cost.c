@@ -57,7 +57,6 @@ static struct ovs_mutex moves_mutex = OVS_MUTEX_INITIALIZER;
 struct revalidator_cost {
     struct cost_account *rounds;
     struct cost_account *shares;
-    struct cost_recorder *leader;       /* Of rounds, for the leader. */
     struct cost_recorder *purged_rounds;  /* For flows that are purged, */
     struct cost_recorder *purged_shares;  /* by whichever thread does it. */
     char *name;
@@ -210,7 +209,6 @@ revalidator_cost_create(const char *name, unsigned int flow_limit)
                                        NULL);
     cost->shares = cost_account_create(&revalidator_cost_share_kind, name,
                                        NULL);
-    cost->leader = cost_recorder_get(cost->rounds, "revalidator0");
     cost->purged_rounds = cost_recorder_get(cost->rounds, "main");
     cost->purged_shares = cost_recorder_get(cost->shares, "main");
     cost->name = xstrdup(name);
@@ -271,15 +269,16 @@ mark_round(struct revalidator_cost_thread *thread,
     thread->last_phase = thread->last;
 }
 
-/* The calling thread is the 'i'th revalidator from now on. */
+/* The calling thread is the 'i'th revalidator from now on, and leads if 'i' is
+ * 0. */
 void
 revalidator_cost_thread_start(struct revalidator_cost *cost, size_t i)
 {
     struct revalidator_cost_thread *thread = revalidator_cost_thread_get();
-    char name[COST_THREAD_NAME_MAX];
+    const char *name = get_subprogram_name();
 
-    snprintf(name, sizeof name, "revalidator%"PRIuSIZE, i);
     thread->recorder = cost_recorder_get(cost->shares, name);
+    thread->leader = i ? NULL : cost_recorder_get(cost->rounds, name);
 }
 
 /* The calling thread is about to exit. */
@@ -289,6 +288,7 @@ revalidator_cost_thread_stop(void)
     struct revalidator_cost_thread *thread = revalidator_cost_thread_get();
 
     cost_recorder_release(thread->recorder);
+    cost_recorder_release(thread->leader);
     thread->recorder = NULL;
     thread->on = false;
 }
@@ -523,7 +523,7 @@ revalidator_cost_round_end(struct revalidator_cost *cost, size_t n_threads,
     cost_event_add(&thread->round, REVALIDATOR_COST_R_THREADS, n_threads);
     cost_event_add(&thread->round, REVALIDATOR_COST_R_FLOWS, n_flows);
     cost_event_add(&thread->round, REVALIDATOR_COST_R_LIMIT, flow_limit);
-    record(cost->leader, cost->class | why << 1, cost->n_dp_flows,
+    record(thread->leader, cost->class | why << 1, cost->n_dp_flows,
            &thread->round, sums);
 }
 

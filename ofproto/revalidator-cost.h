@@ -142,6 +142,7 @@ struct revalidator_cost_thread {
     uint64_t counters[REVALIDATOR_COST_N_COUNTERS];
 
     /* Of the leader. */
+    struct cost_recorder *leader;       /* Of rounds, NULL in other threads. */
     uint64_t last_phase;                /* Latest mark of the round. */
     struct cost_event round;
 };
