@@ -55,11 +55,16 @@ static struct {
 #define HASH_LEN 128
 #define HASH_MULT UINT64_C(0x9e3779b97f4a7c15)
 
-/* Bytes in a ring buffer.  A record takes 24 of them, so it has room for those
- * of some 5,400 upcalls, and a handler's socket for some 3,200 upcalls. */
-#define RING_SIZE 131072
+/* Bytes of a socket's receive buffer for each byte of its ring buffer.  A
+ * message takes at least 768 bytes of the receive buffer (struct sk_buff, and
+ * the smallest piece of memory with room for an upcall), and its record takes
+ * 24 of the ring buffer, which so has room for the records of all messages in
+ * the socket. */
+#define RING_SHARE (768 / 24)
 
-/* Records that are kept for messages to come, a power of two. */
+/* Records that are kept for messages to come, a power of two.  A socket of
+ * Open vSwitch has room for 6,553 upcalls: its buffer has 8 MB, of which an
+ * upcall takes 1,280 bytes or more. */
 #define MAX_RECORDS 8192
 
 /* Messages may be put into the queue in another order than they went through
@@ -296,6 +301,20 @@ drop_first(struct upcall_cost_queue *queue)
     }
 }
 
+/* Returns how many bytes the ring buffer for the socket 'fd' takes: a power of
+ * two, and a page at least. */
+static uint32_t
+ring_size(int fd)
+{
+    int rcvbuf;
+    socklen_t len = sizeof rcvbuf;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &rcvbuf, &len)) {
+        rcvbuf = 0;
+    }
+    return ROUND_UP_POW2(MAX(rcvbuf / RING_SHARE, get_page_size()));
+}
+
 /* Starts to watch the socket 'fd', from which nobody but the caller receives.
  * Returns NULL and stores why in '*error', which the caller must free, if that
  * is not possible. */
@@ -314,7 +333,7 @@ upcall_cost_queue_attach(int fd, char **error)
     queue->fd = fd;
     queue->prog_fd = -1;
     queue->map_fd = libbpf.bpf_map_create(BPF_MAP_TYPE_RINGBUF, "upcall_cost",
-                                          0, 0, RING_SIZE, NULL);
+                                          0, 0, ring_size(fd), NULL);
     if (queue->map_fd < 0) {
         what = "creating a BPF ring buffer";
         goto error;

@@ -44,7 +44,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LEN = 256, MAX_QUEUED = 64 };
+/* A message of UPCALL_LEN bytes takes as much of a socket's buffer as the
+ * upcall of a short packet. */
+enum { LEN = 256, UPCALL_LEN = 600, MAX_QUEUED = 64 };
 
 static int tx, rx;
 
@@ -106,7 +108,7 @@ make_sockets(void)
 static bool
 send_message(size_t n, size_t len)
 {
-    char msg[LEN] = { 0 };
+    char msg[UPCALL_LEN] = { 0 };
     struct nlmsghdr *nlmsg = (struct nlmsghdr *) (void *) msg;
 
     nlmsg->nlmsg_len = len;
@@ -123,7 +125,7 @@ send_message(size_t n, size_t len)
 static uint64_t
 receive(struct upcall_cost_queue *queue)
 {
-    char msg[LEN];
+    char msg[UPCALL_LEN];
     ssize_t len = recv(rx, msg, sizeof msg, MSG_DONTWAIT);
 
     if (len < 0) {
@@ -194,6 +196,33 @@ check_overrun(struct upcall_cost_queue *queue, bool same)
     xnanosleep(20000000);
     ovs_assert(upcall_cost_queue_empty(queue)
                == n_dropped + (same ? n_queued : 0));
+}
+
+/* As many messages as there is room for in a socket of Open vSwitch's, which
+ * nobody receives from meanwhile: the time of each is known. */
+static void
+check_full_socket(void)
+{
+    size_t n_queued = 0, n_received = 0;
+    struct upcall_cost_queue *queue;
+    int size = 4 * 1024 * 1024;
+    char *error;
+    uint64_t ns;
+
+    ovs_assert(!setsockopt(rx, SOL_SOCKET, SO_RCVBUFFORCE, &size,
+                           sizeof size));
+    queue = upcall_cost_queue_attach(rx, &error);
+    ovs_assert(queue);
+    while (send_message(n_queued, UPCALL_LEN)) {
+        n_queued++;
+    }
+    ovs_assert(n_queued > 6000);
+    while ((ns = receive(queue)) != UINT64_MAX) {
+        ovs_assert(ns);
+        n_received++;
+    }
+    ovs_assert(n_received == n_queued);
+    upcall_cost_queue_detach(queue);
 }
 
 /* Returns the least file descriptor that is not in use. */
@@ -305,6 +334,8 @@ test_upcall_cost_queue(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     ovs_assert(!receive(queue));
     check_times(queue, LEN);
     upcall_cost_queue_detach(queue);
+
+    check_full_socket();
 
     /* Something that is not a socket. */
     queue = upcall_cost_queue_attach(-1, &error);
