@@ -54,6 +54,10 @@ SYSTEM_USERSPACE_TESTSUITE_AT += \
 SYSTEM_DPDK_TESTSUITE_AT += \
 	tests/system-usdt-macros.at
 
+# Examples in documents, against what is printed.
+EXTRA_DIST += tests/cost-documents.py
+FLAKE8_PYFILES += tests/cost-documents.py
+
 # Documentation: topics and man page fragments.
 DOC_SOURCE += \
 	Documentation/topics/upcall-cost.rst \
