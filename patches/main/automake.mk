@@ -27,6 +27,8 @@ tests_ovstest_SOURCES += \
 TESTSUITE_AT += \
 	tests/bridge-cost.at \
 	tests/netlink-cost.at
+SYSTEM_KMOD_TESTSUITE_AT += \
+	tests/system-offload-cost.at
 
 # Documentation: topics and man page fragments.
 DOC_SOURCE += \
