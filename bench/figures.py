@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the tables of figures in the documentation from committed results.
+"""Makes the figures in the documentation from committed results.
 
 Between the lines "figures: NAME" and "end of figures", as comments of
 reStructuredText or Markdown, a file has the table of bench/results/NAME.json,
 as "bench/run ... NAME --json FILE" has written it, and what that was measured
-with.  NAME may have a suffix, as in "flood-all", for another run.  Whatever
-else is there, is replaced.  With --check, says which files that would change,
-and changes nothing.
+with.  NAME may have a suffix, as in "flood-all", for another run.  "summary"
+has sentences, of several results.  Whatever else is there, is replaced.  With
+--check, says which files that would change, and which other sentences have
+ratios to stock, or in README.md sizes, and changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import textwrap
 from pathlib import Path
 from statistics import median
 from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
-                    Union)
+                    Tuple, Union)
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -37,6 +38,17 @@ BLOCK_RE = re.compile(
     r"^(?P<begin>(?:\.\. |<!-- )figures: (?P<name>.*?)(?: -->)?\n)"
     r"(?P<body>.*?)"
     r"^(?P<end>(?:\.\. |<!-- )end of figures(?: -->)?)$", re.M | re.S)
+
+# A ratio, which has no unit: of what was measured, it belongs into a block.
+RATIO_RE = re.compile(r"(?<![\w.])(?:0\.[5-9]\d{1,2}|1\.\d{2,3})(?![\w.%])"
+                      r"(?!(?:\s+to\s+[\d,.]+)?\s+(?:us|ms|s|kB|MB)\b)")
+SIZE_RE = re.compile(r"(?<![\w.])[\d,.]*\d\s+[kM]B\b")
+# What looks like one and is none: literal text, versions, and how to read
+# results.
+NO_FIGURE_RE = re.compile(r"^    .*$|``.*?``|`.*?`|\bGo 1\.\d+", re.M)
+NO_FIGURES = {"bench/README.rst": RATIO_RE,
+              # us a flow, in a table that is computed.
+              "Documentation/topics/revalidator-cost.rst": re.compile("0.95")}
 
 
 class Failure(Exception):
@@ -428,14 +440,66 @@ def make_alone() -> str:
                         for name, data in results.items()) + "\n")
 
 
+def best_and_worst(ratios: List[Tuple[str, str]], of: str) -> str:
+    """Returns a sentence's part with 'ratios', each one with its case, of
+    which the last one is the worst, to what 'of' is."""
+    cases = [f"{ratio} times with {case}" for ratio, case in ratios]
+    cases[0] = cases[0].replace(" times", f" times {of}", 1)
+    return ", ".join(cases[:-1]) + f", and at worst {cases[-1]}"
+
+
+def make_summary() -> str:
+    """Returns what the block "summary" has to be: the best and the worst of
+    what tx-cost.rst has."""
+    names = ["txqueue-forward", "flood-all", "flood-10000", "memory"]
+    data = {name: load(name) for name in names}
+    results = {name: data[name]["results"][name.partition("-")[0]]
+               for name in names}
+    rates = sorted(
+        ((results["txqueue-forward"][f"{case}: mpps"], what)
+         for case, what in (("full, 0 us", "full bursts"),
+                            ("split", "bursts of 8 to four devices"),
+                            ("single", "bursts of one packet"))),
+        key=lambda rate: -rate[0]["median"])
+    forwarding = best_and_worst([
+        (f"{rate['median']:.3f} ({rate['low']:.3f} to {rate['high']:.3f})",
+         what) for rate, what in rates], "the packet rate of stock OVS")
+    floods = sorted(
+        (median(of["flood"]["ovs"]) / median(of["flood"]["stock"]),
+         int(where.split()[1]))
+        for name in ("flood-all", "flood-10000")
+        for where, of in results[name].items())
+    flooding = best_and_worst([
+        (f"{ratio:.3f}", f"{n:,} ports")
+        for ratio, n in (floods[0], floods[-1])],
+        "the instructions of stock OVS")
+    large = max(results["memory"]["rows"],
+                key=lambda row: (row["ports"], row["threads"]))
+    before, _, after = large["resident_mb"]
+    kernels = ", ".join(dict.fromkeys(of["machine"]["kernel"]
+                                      for of in data.values()))
+    return (
+        f"Forwarding to DPDK devices without a NIC reaches {forwarding}. A "
+        f"flood to dummy ports takes {flooding}. Accounting for the bursts of "
+        f"{large['threads']} threads to {large['ports']:,} ports takes "
+        f"{before:.0f} MB of the process before any traffic, and {after:.0f} "
+        "MB once each thread has sent "
+        f"{results['memory']['bursts']:,} bursts to each port. "
+        "Made from " + ", ".join(f"`{name}.json`" for name in names)
+        + f" in `bench/results`, on Linux {kernels}; "
+        "[tx-cost.rst](Documentation/topics/tx-cost.rst) has all of it.\n")
+
+
 def make(name: str, markdown: bool) -> str:
     """Returns what the block 'name' has to be."""
     if name == "alone":
         return make_alone()
+    if name == "summary":
+        return make_summary()
     benchmark = name.partition("-")[0]
     if benchmark not in TABLES:
         raise Failure(f"there are no figures '{name}'; there are alone, "
-                      + ", ".join(TABLES))
+                      "summary, " + ", ".join(TABLES))
     data = load(name)
     table = TABLES[benchmark](data["results"][benchmark])
     if isinstance(table, Table):
@@ -454,6 +518,18 @@ def replace(path: Path, text: str) -> str:
         return match["begin"] + body + match["end"]
 
     return BLOCK_RE.sub(block, text)
+
+
+def by_hand(name: str, text: str) -> List[str]:
+    """Returns the figures in the document 'name', which has 'text', that are
+    in no block."""
+    text = NO_FIGURE_RE.sub("", BLOCK_RE.sub("", text))
+    if name in NO_FIGURES:
+        text = NO_FIGURES[name].sub("", text)
+    found = RATIO_RE.findall(text)
+    if name == "README.md":
+        found += SIZE_RE.findall(text)
+    return [" ".join(figure.split()) for figure in found]
 
 
 def documents() -> List[Path]:
@@ -479,6 +555,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             print(error)
             n_bad += 1
             continue
+        for figure in by_hand(str(path.relative_to(TOP)), new):
+            print(f"{path.relative_to(TOP)}: {figure} is in no 'figures: NAME'"
+                  ", so that it need not be that of bench/results")
+            n_bad += args.check
         if new != text:
             print(f"{path.relative_to(TOP)}: "
                   + ("is not what 'make figures' makes of bench/results"

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Dict, List
+from typing import Any, Dict, List
 from unittest import mock
 
 sys.dont_write_bytecode = True
@@ -429,6 +429,53 @@ class HugePages(unittest.TestCase):
         self.assertEqual(self.reserve(0, 0, 128), 128)
         self.assertEqual(self.reserve(100, 30, 128), 198)
         self.assertEqual(self.reserve(500, 200, 128), 500)
+
+
+class ByHand(unittest.TestCase):
+    def test_by_hand(self) -> None:
+        """Ratios, and sizes in README.md, are in sentences that are made."""
+        text = ("It takes 0.97 (0.95 to 1.01) of it, and 47 MB.\n\n"
+                "    0.97\n\n``0.97`` and `0.97`, Go 1.23, 0.94 to 28 MB, "
+                "1.25\nus, 4.0.0, 0.31, 1.5, 96.0%, v1.02.3\n\n"
+                ".. figures: x\n1.001\n.. end of figures\n")
+        ratios = ["0.97", "0.95", "1.01"]
+        self.assertEqual(figures.by_hand("x.rst", text), ratios)
+        self.assertEqual(figures.by_hand("README.md", text),
+                         ratios + ["47 MB", "28 MB"])
+
+    def test_summary(self) -> None:
+        """The worst is what the results say, and comes last."""
+        def rate(x: float) -> Dict[str, float]:
+            return {"median": x, "low": x - 0.01, "high": x + 0.01}
+
+        def flood(stock: int, ovs: int) -> Dict[str, Any]:
+            return {"flood": {"stock": [stock], "ovs": [ovs]}}
+
+        of = {"txqueue-forward": {"full, 0 us: mpps": rate(0.9),
+                                  "split: mpps": rate(1.01),
+                                  "single: mpps": rate(0.97)},
+              "flood-all": {"dummy 100": flood(100, 99),
+                            "dummy 1000": flood(100, 104)},
+              "flood-10000": {"dummy 10000": flood(100, 98)},
+              "memory": {"bursts": 10, "rows": [
+                  {"ports": 10000, "threads": 8,
+                   "resident_mb": [12.3, 50, 172.3]},
+                  {"ports": 2000, "threads": 8, "resident_mb": [1, 2, 3]}]}}
+        with mock.patch.object(figures, "load", lambda name: {
+                "machine": {"kernel": "6." + str(len(name))},
+                "results": {name.partition("-")[0]: of[name]}}):
+            text = figures.make("summary", True)
+        for part in (" 1.010 (1.000 to 1.020) times the packet rate of stock "
+                     "OVS with bursts of 8 to four devices, 0.970 (0.960 "
+                     "to 0.980) times with "
+                     "bursts of one packet, and at worst 0.900 (0.890 to "
+                     "0.910) times with full bursts.",
+                     " 0.980 times the instructions of stock OVS with 10,000 "
+                     "ports, and at worst 1.040 times with 1,000 ports.",
+                     " 8 threads to 10,000 ports takes 12 MB ",
+                     " 172 MB once each thread has sent 10 bursts ",
+                     " on Linux 6.15, 6.9, 6.11, 6.6;"):
+            self.assertIn(part, text)
 
 
 class Table(unittest.TestCase):

@@ -317,9 +317,9 @@ func (s together) Call(method string, params ...string) ([]byte, error) {
 
 // ask returns the metrics of what the daemon replies.  It connects anew each
 // time, so a daemon that has been started again is found.  All reports come in
-// one reply, which takes its main thread less, unless that would be too long or
-// the daemon can't do so.  An error is of the connection: a report that the
-// daemon refuses is left out.
+// one reply, which takes its main thread less, unless it has no room for all
+// accounts or the daemon can't do so.  An error is of the connection: a report
+// that the daemon refuses is left out.
 func (t *target) ask() ([]prometheus.Metric, error) {
 	options := &t.collector.options
 	ctx, cancel := context.WithTimeout(context.Background(), options.Timeout)

@@ -150,7 +150,8 @@ func ParseLimit(data []byte) (*Limit, error) {
 // Together is the command that has the replies to those of several reports.
 const Together = "cost/show"
 
-// ParseTogether returns the replies in a reply to it, by their commands.
+// ParseTogether returns the replies in a reply to it, by their commands.  It
+// fails if there was no room for some accounts.
 func ParseTogether(data []byte) (map[string][]byte, error) {
 	var all struct {
 		Replies []json.RawMessage `json:"replies"`
@@ -161,11 +162,15 @@ func ParseTogether(data []byte) (map[string][]byte, error) {
 	replies := map[string][]byte{}
 	for _, reply := range all.Replies {
 		var of struct {
-			Report  string `json:"report"`
-			Command string `json:"command"`
+			Report  string   `json:"report"`
+			Command string   `json:"command"`
+			LeftOut []string `json:"left_out"`
 		}
 		if err := json.Unmarshal(reply, &of); err != nil {
 			return nil, fmt.Errorf("%s: %w", Together, err)
+		}
+		if len(of.LeftOut) > 0 {
+			return nil, fmt.Errorf("%s: no room for accounts of %s", Together, of.Report)
 		}
 		replies[of.Report+"/"+of.Command] = reply
 	}

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"fmt"
 	"os"
 	"reflect"
 	"strings"
@@ -177,4 +178,16 @@ func FuzzShow(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Where accounts are left out, reports are to be asked for one by one.
+func TestTogetherLeftOut(t *testing.T) {
+	text := `{"replies": [{"report": "tx", "command": "cost-show", "left_out": [%s]}]}`
+	if _, err := ParseTogether(fmt.Appendf(nil, text, "")); err != nil {
+		t.Error(err)
+	}
+	_, err := ParseTogether(fmt.Appendf(nil, text, `"p1"`))
+	if want := "cost/show: no room for accounts of tx"; fmt.Sprint(err) != want {
+		t.Errorf("%v, not %q", err, want)
+	}
 }
