@@ -195,7 +195,6 @@ def overlay_files() -> List[str]:
 @dataclass
 class Patch:
     name: str                   # TOPIC/NNNN-area-what.patch
-    needs: List[str] = field(default_factory=list)  # Numbers of others.
     text: bytes = b""
     files: List[str] = field(default_factory=list)
     new_files: List[str] = field(default_factory=list)  # Of the same commit.
@@ -222,17 +221,14 @@ def read_series(topics: Iterable[Topic],
     for topic in topics:
         series = f"patches/{topic.name}/series"
         for line in (TOP / series).read_text().splitlines():
-            file, _, comment = line.partition("#")
-            if not file.strip():
+            file = line.partition("#")[0].strip()
+            if not file:
                 continue
-            what, *words = comment.split() or [""]
-            patch = Patch(f"{topic.name}/{file.strip()}",
-                          words if what == "needs" else [])
+            patch = Patch(f"{topic.name}/{file}")
             if not patch.path.is_file():
-                fail(f"{series} names {file.strip()}, which is not there")
+                fail(f"{series} names {file}, which is not there")
             if patch.number in without:
                 continue
-            patch.needs = [n for n in patch.needs if n not in without]
             read_patch(patch, difference(base, patch.number))
             patches.append(patch)
     return patches
@@ -309,13 +305,11 @@ def read_patch(patch: Patch, changed: Optional[Path] = None) -> None:
 
 
 def select(patches: List[Patch], numbers: Iterable[str]) -> List[Patch]:
-    """Returns those of 'patches' that have 'numbers', and those that they
-    need."""
+    """Returns those of 'patches' that have 'numbers'."""
     numbers = set(numbers)
     unknown = numbers - {p.number for p in patches}
     if unknown:
         fail(f"there is no patch {' '.join(sorted(unknown))}")
-    numbers.update(n for p in patches if p.number in numbers for n in p.needs)
     return [p for p in patches if p.number in numbers]
 
 
