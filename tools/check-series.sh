@@ -1,0 +1,44 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Usage: check-series.sh TREE SERIES FIRST [CONFIGURE-OPTION...]
+#
+# Builds each commit of the branch in the work tree TREE that comes after FIRST,
+# and runs the tests that it has so far; then the same for each mail of SERIES
+# whose topic is "alone", alone.  Applies all mails, which must give the branch.
+# Stops at the first commit that fails.
+
+set -eu
+top=$(cd "$(dirname "$0")/.." && pwd)
+tree=$1 series=$2 first=$3
+shift 3
+
+# One commit, in the tree.
+if test "$series" = --one; then
+    git log -1 --format='check-series: %h %s'
+    "$top/tools/configure-tree" "$tree" "$@"
+    ${MAKE:-make} -s -j"$(nproc)" V=0 all >"$tree/.ovs-cost/series.log" 2>&1 ||
+        { tail -n 30 "$tree/.ovs-cost/series.log"; exit 1; }
+    "$top/tools/check" --ours "$tree" >"$tree/.ovs-cost/series.log" 2>&1 ||
+        { tail -n 30 "$tree/.ovs-cost/series.log"; exit 1; }
+    tail -n 1 "$tree/.ovs-cost/series.log"
+    exit 0
+fi
+
+cd "$tree"
+one=$(printf " '%s'" "$0" "$tree" --one '' "$@")
+git rebase -q -x "$one" "$first"
+git diff --quiet series
+
+git checkout -q --detach base
+git am -q "$series"/*/*.patch
+git diff --quiet series || { echo "the mails do not give the branch"; exit 1; }
+
+sed -n 's/^\([a-z-]*\):.*\<alone\>.*/\1/p' "$top/patches/topics" |
+while read -r topic; do
+    for mail in "$series"/*-"$topic"/*.patch; do
+        git checkout -q -f --detach base
+        git am -q "$mail"
+        eval "$one" </dev/null
+    done
+done

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the project has: bases, topics, commits and new files.
+
+patches/topics lists the topics, the commits of each one, and the new files of
+each commit.  A commit is the patch patches/TOPIC/NAME.patch, which changes
+files of Open vSwitch, and its new files, at their paths in this repository.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
+
+TOP = Path(__file__).resolve().parent.parent
+
+# Where new files may be.
+FOLDERS = ("lib", "ofproto", "vswitchd", "utilities", "python", "tests",
+           "Documentation", "include", "m4")
+NOT_NEW_FILES = ("*~", "*.orig", "*.rej", "*.pyc", "*.o", ".*", "#*#")
+
+# The base that patches/ is written for.
+REFERENCE = "4.0.0"
+
+
+class Failure(Exception):
+    """Something that the user is told, without a traceback."""
+
+
+def fail(message: str) -> None:
+    raise Failure(message)
+
+
+def run_main(main: Callable[[], int]) -> None:
+    """Runs 'main' and exits with its status; a Failure becomes a message."""
+    try:
+        sys.exit(main())
+    except Failure as e:
+        print(f"{Path(sys.argv[0]).stem}: {e}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+@contextmanager
+def lock(directory: Path) -> Iterator[None]:
+    """Holds the lock of the build directory 'directory'."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / ".lock-trees", "w", encoding="utf-8") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another run is preparing a tree in {directory}; "
+                  "waiting for it", file=sys.stderr)
+            fcntl.flock(f, fcntl.LOCK_EX)
+        yield
+
+
+def read_base(name: str) -> Dict[str, str]:
+    """Returns the variables of bases/NAME."""
+    path = TOP / "bases" / name
+    if not path.is_file():
+        known = " ".join(sorted(p.name for p in (TOP / "bases").iterdir()
+                                if p.is_file()))
+        fail(f"there is no base '{name}' in bases/ (there is: {known})")
+    return dict(re.findall(r'^(\w+)="(.*)"$', path.read_text(), re.M))
+
+
+@dataclass
+class Commit:
+    topic: "Topic"
+    name: str                   # Of its patch: NNNN-area-what.
+    files: Dict[str, List[str]] = field(default_factory=dict)
+    # New files, and for each one the conditions of automake (in capitals) and
+    # the system test suites that it is listed with.
+
+    @property
+    def path(self) -> Path:
+        return TOP / f"patches/{self.topic.name}/{self.name}.patch"
+
+    @property
+    def number(self) -> str:
+        return self.name[:4]
+
+
+@dataclass
+class Topic:
+    name: str
+    needs: List[str]            # Other topics.
+    alone: bool                 # Does each commit apply alone?
+    commits: List[Commit] = field(default_factory=list)
+
+
+def read_topics(names: Optional[str] = None) -> List[Topic]:
+    """Returns the topics in 'names', separated by commas or spaces, and the
+    topics that they need, in the order of patches/topics; all if it is
+    None."""
+    topics: List[Topic] = []
+    path = TOP / "patches/topics"
+    for n, line in enumerate(path.read_text().splitlines(), 1):
+        text = line.partition("#")[0].rstrip()
+        name, colon, needs = text.partition(":")
+        words = text.split()
+        if re.fullmatch(r"[\w-]+:.*", text):
+            topics.append(Topic(name, [w for w in needs.split()
+                                       if w != "alone"],
+                                "alone" in needs.split()))
+        elif re.fullmatch(r" {4}\d{4}-[\w.-]+", text) and topics:
+            topics[-1].commits.append(Commit(topics[-1], words[0]))
+        elif re.match(r" {8}\S", text) and topics and topics[-1].commits:
+            topics[-1].commits[-1].files[words[0]] = words[1:]
+        elif text:
+            fail(f"patches/topics:{n}: this is no topic, commit or new file")
+    known = [topic.name for topic in topics]
+    wanted = set(known if names is None else names.replace(",", " ").split())
+    if wanted - set(known):
+        fail(f"there is no topic {' '.join(sorted(wanted - set(known)))} "
+             f"(there is: {' '.join(known)})")
+    for topic in reversed(topics):
+        if topic.name in wanted:
+            wanted.update(topic.needs)
+    return [topic for topic in topics if topic.name in wanted]
+
+
+def select(topics: List[Topic], base: str = REFERENCE,
+           numbers: Optional[str] = None) -> List[Commit]:
+    """Returns the commits of 'topics' that 'base' takes; if 'numbers' is
+    given, these commits only."""
+    without = read_base(base).get("WITHOUT", "").split()
+    commits = [commit for topic in topics for commit in topic.commits
+               if commit.number not in without]
+    if numbers:
+        wanted = set(numbers.replace(",", " ").split())
+        unknown = wanted - {commit.number for commit in commits}
+        if unknown:
+            fail(f"there is no patch {' '.join(sorted(unknown))}")
+        commits = [c for c in commits if c.number in wanted]
+    return commits
+
+
+def order(file: str) -> Tuple[str, bool, str]:
+    """The key that new files are sorted by: macros of tests come before the
+    tests."""
+    return os.path.dirname(file), not file.endswith("-macros.at"), file
+
+
+def new_files() -> List[str]:
+    """Returns the paths of all new files, relative to the top."""
+    found = []
+    for name in FOLDERS:
+        for root, dirs, files in os.walk(TOP / name):
+            dirs[:] = [d for d in dirs if d != "__pycache__"]
+            for file in files:
+                if not any(fnmatch(file, p) for p in NOT_NEW_FILES):
+                    path = Path(root, file).relative_to(TOP)
+                    found.append(path.as_posix())
+    return sorted(found)
