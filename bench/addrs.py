@@ -29,7 +29,6 @@ has it, at most.
 from __future__ import annotations
 
 import os
-import platform
 import shlex
 import shutil
 import subprocess
@@ -39,7 +38,8 @@ from typing import Dict, List, NamedTuple
 
 from daemon import BenchError, NotHere, Process, wait_until
 from machine import describe_tree
-from report import Context, ratio_json, ratio_line, table
+from report import (Context, Result, number, ratio_cells, ratio_line,
+                    table)
 from stats import ratio
 
 SIZES = (64, 256, 1024)
@@ -150,7 +150,7 @@ def count_calls(namespace: Namespace, program: Path) -> List[int]:
     return [one, in_round(devices) - one, in_round(devices[:9]) - one]
 
 
-def run(context: Context) -> Dict[str, object]:
+def run(context: Context) -> List[Result]:
     """Runs the benchmark; returns what it measured."""
     args = context.args
     if os.geteuid():
@@ -181,39 +181,48 @@ def run(context: Context) -> Dict[str, object]:
                     read_all[size] = list(map(max, read_all[size],
                                               found.read_all))
 
-    rows = []
-    results: Dict[str, object] = {
-        "kernel": platform.release(),
-        "us": {str(size): value for size, value in times.items()},
-        "calls": {str(size): value for size, value in calls.items()},
-        "read all": {str(size): value for size, value in read_all.items()}}
+    results = []
     for i, case in enumerate(CASES):
         for size in SIZES:
-            stock, patched = (median(v[i] for v in times[size][name])
-                              for name in ("stock", "patched"))
-            rows.append([case, f"{size:,}", f"{stock:,.1f}", f"{patched:,.1f}",
-                         f"{stock / patched:,.1f}",
-                         *(f"{calls[size][name][i]:,}"
-                           for name in ("stock", "patched")),
-                         str(read_all[size][i])])
-    print(table(["us per device", "pairs", "stock", "patched",
-                 "stock/patched", "calls, stock", "patched", "read all"],
-                rows))
+            name = f"{case}, {size}"
+            results += [
+                Result(name, "us", {tree: [v[i] for v in values]
+                                    for tree, values in times[size].items()}),
+                Result(name, "calls", {tree: [values[i]] for tree, values
+                                       in calls[size].items()}),
+                Result(name, "reads of all", {"patched": [read_all[size][i]]})]
+    print(table(HEADER, rows(results)))
     print()
+    found = {(r.case, r.unit): r for r in results}
     for i, case in enumerate(CASES):
-        most = {name: [v[i] for v in values]
-                for name, values in times[SIZES[-1]].items()}
-        faster = ratio(most["stock"], most["patched"])
+        few, *_, many = (found[f"{case}, {size}", "us"] for size in SIZES)
+        faster = many.ratio("stock", "patched")
         note = ""
         if not i:
             note = (f"at least {GOAL} times faster" if faster.low >= GOAL
                     else f"less than {GOAL} times faster")
         print(ratio_line(f"stock/patched, {case}", faster, None, note,
                          judge=False))
-        results[f"faster, {case}"] = ratio_json(faster, None, judge=False)
-        grows = ratio(most["patched"],
-                      [v[i] for v in times[SIZES[0]]["patched"]])
-        print(ratio_line(f"patched, {SIZES[-1]}/{SIZES[0]}, {case}", grows,
+        print(ratio_line(f"patched, {SIZES[-1]}/{SIZES[0]}, {case}",
+                         ratio(many.values["patched"], few.values["patched"]),
                          None, "", judge=False))
-        results[f"grows, {case}"] = ratio_json(grows, None, judge=False)
     return results
+
+
+HEADER = ["us a device", "veths", "stock", "patched", "faster", "interval",
+          "confidence", "calls", "read all", "pairs"]
+
+
+def rows(results: List[Result]) -> List[List[str]]:
+    """Returns the rows of a table with HEADER."""
+    found = []
+    for times, calls, read_all in zip(*(iter(results),) * 3):
+        case, size = times.case.split(", ")
+        found.append([
+            case, f"{int(size):,}",
+            *(number(median(us), 1) for us in times.values.values()),
+            *ratio_cells(times.ratio("stock", "patched"), 1),
+            ", ".join(str(n) for n, in calls.values.values()),
+            str(read_all.values["patched"][0]),
+            str(len(times.values["stock"]))])
+    return found

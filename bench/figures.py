@@ -14,7 +14,6 @@ ratios to stock, or in README.md sizes, and changes nothing.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import subprocess
 import sys
@@ -26,11 +25,14 @@ from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import addrs as addresses                                      # noqa: E402
+import addrs                                                   # noqa: E402
 import memory                                                  # noqa: E402
 import scale                                                   # noqa: E402
-import stats                                                   # noqa: E402
 import txqueue as tx_queues                                    # noqa: E402
+import upcalls as storms                                       # noqa: E402
+import usdt as probes                                          # noqa: E402
+from report import Result, number, ratio_cells, read_json      # noqa: E402
+from stats import Ratio                                        # noqa: E402
 
 TOP = Path(__file__).resolve().parent.parent
 RESULTS = TOP / "bench/results"
@@ -89,66 +91,54 @@ class Table(NamedTuple):
         return "\n".join([rule, lines[0], rule, *lines[1:], rule]) + "\n"
 
 
-def confidence(coverage: float) -> str:
-    """Returns how often an interval is right, never rounded up."""
-    return f"{int(coverage * 1000) / 10:.1f}%"
+def instructions(results: List[Result]) -> Table:
+    upcall, accounting = results
+    return Table(
+        ["instructions per upcall", "median", "least", "most",
+         "of accounting"],
+        [[name, *(f"{of(counts):,.0f}" for of in (median, min, max)),
+          f"{median(accounting.values[name]):,.0f}"]
+         for name, counts in upcall.values.items()])
 
 
-def interval(r: Dict[str, float], digits: int = 3) -> List[str]:
-    """Returns the cells of a ratio: how large it is, what its median lies in,
-    and how often that is right."""
-    return [f"{r['median']:.{digits}f}",
-            f"{r['low']:.{digits}f} to {r['high']:.{digits}f}",
-            confidence(r["coverage"])]
+def upcalls(results: List[Result]) -> Table:
+    times = results[0].values
+    compared = [(name, r, ns) for name, r, ns, _ in storms.compare(times)]
+    # Of bench/results/upcalls.json, the pairs of one ratio were not kept.
+    compared += [(r.case, Ratio(*r.values["ratio"]), r.values["ns"][0])
+                 for r in results if r.unit == "ratio"]
+    return Table([f"time per upcall (stock {median(times['stock']) / 1e3:.2f} "
+                  "us)", "ratio", "interval", "confidence", "difference",
+                  "pairs"],
+                 [[name, *ratio_cells(r), f"{ns:+.0f} ns", str(r.n)]
+                  for name, r, ns in compared])
 
 
-def instructions(result: Dict[str, Dict[str, Dict]]) -> Table:
-    rows = []
-    for name, counts in result["counts"].items():
-        totals = [c["total"] for c in counts]
-        rows.append([name, f"{median(totals):,.0f}", f"{min(totals):,.0f}",
-                     f"{max(totals):,.0f}",
-                     f"{median(c['ours'] for c in counts):,.0f}"])
-    return Table(["instructions per upcall", "median", "least", "most",
-                  "of accounting"], rows)
-
-
-def upcalls(result: Dict[str, Dict[str, Dict]]) -> Table:
-    stock = result["variants"]["stock"]["ns"]
-    rows = [[name, *interval(r), f"{r['difference_ns']:+.0f} ns",
-             str(r["n"])] for name, r in result["ratios"].items()]
-    return Table([f"time per upcall (stock {stock / 1e3:.2f} us)", "ratio",
-                  "interval", "confidence", "difference", "pairs"], rows)
-
-
-def flood(result: Dict[str, Dict[str, Dict]]) -> Table:
+def flood(results: List[Result]) -> Table:
     """Instructions of two trees, or, of one that has accounting, with that off
     and on."""
     rows, with_off = [], []
-    for where, cases in result.items():
-        kind, _, n_ports = where.partition(" ")
-        for case, counts in cases.items():
-            cells = []
-            for values in counts["stock"], counts["ovs"]:
-                middle = median(values)
-                spread = (max(values) - min(values)) / 2 / middle
-                cells += [f"{middle:,.0f}", f"{spread * 100:.1f}%"]
-            middles = {name: median(values)
-                       for name, values in counts.items()}
-            begin = [case, kind, f"{int(n_ports):,}"]
-            rows.append([*begin, *cells,
-                         f"{middles['ovs'] / middles['stock']:.3f}"])
-            if "off" in counts:
-                growth = middles["growth"]
-                more = (middles["accounting"] - middles["accounting off"]
-                        - growth)
-                with_off.append([
-                    *begin, *(f"{middles[name] / 1000:,.0f} k"
-                              for name in ("stock", "off", "ovs")),
-                    f"{middles['off'] / middles['stock']:.3f}",
-                    f"{middles['ovs'] / middles['off']:.3f}",
-                    f"{more / int(n_ports):.1f}",
-                    f"{growth / int(n_ports):.1f}"])
+    for r in results:
+        case, kind, number_of = re.split(",? ", r.case)
+        n_ports = int(number_of)
+        middle = {name: median(counts) for name, counts in r.values.items()}
+        begin = [case, kind, f"{n_ports:,}"]
+        cells = []
+        for name in "stock", "patched":
+            spread = (max(r.values[name]) - min(r.values[name])) / 2
+            cells += [f"{middle[name]:,.0f}",
+                      f"{spread / middle[name] * 100:.1f}%"]
+        rows.append([*begin, *cells,
+                     f"{middle['patched'] / middle['stock']:.3f}"])
+        if "off" in middle:
+            growth = middle["growth"]
+            more = middle["accounting"] - middle["accounting off"] - growth
+            with_off.append([
+                *begin, *(f"{middle[name] / 1000:,.0f} k"
+                          for name in ("stock", "off", "patched")),
+                f"{middle['off'] / middle['stock']:.3f}",
+                f"{middle['patched'] / middle['off']:.3f}",
+                f"{more / n_ports:.1f}", f"{growth / n_ports:.1f}"])
     ports = ["ports", "number", "stock"]
     if with_off:
         return Table(["case", *ports, "off", "on", "off/stock", "on/off",
@@ -157,116 +147,71 @@ def flood(result: Dict[str, Dict[str, Dict]]) -> Table:
                  rows)
 
 
-def kernel(result: Dict[str, Dict[str, Dict]]) -> Table:
+KERNEL_RATIOS = ("off/stock", "on/off", "on/stock", "queue/on", "trace/stock")
+
+
+def kernel(results: List[Result]) -> Table:
+    result, = results
+
     def instructions_of(variant: str) -> str:
         # The clock counts them, one in a nanosecond.
-        return f"{median(result['us'][variant]) * 1000:,.0f}"
+        return f"{median(result.values[variant]):,.0f}"
 
     rows = [["stock", instructions_of("stock"), "", "", "", ""]]
-    for name, r in result["ratios"].items():
-        variant, _, base = name.partition("/")
+    for name in KERNEL_RATIOS:
+        variant, base = name.split("/")
         rows.append([variant, instructions_of(variant), base,
-                     *interval(r, 4)])
+                     *ratio_cells(result.ratio(variant, base), 4)])
     return Table(["variant", "instructions", "against", "ratio", "interval",
                   "confidence"], rows)
 
 
-def memory_table(result: Dict[str, List[Dict]]) -> Table:
-    return Table(memory.HEADER, memory.cells(result["rows"]))
+def txqueue(results: List[Result]) -> Table:
+    """Rates, bursts and latencies."""
+    def both(result: Result, digits: int) -> str:
+        return ", ".join(number(median(result.values[name]), digits)
+                         for name in ("stock", "patched"))
 
-
-def txqueue(result: Dict[str, Any]) -> Table:
-    """What 'txqueue' has of rates, bursts and latency."""
-    def both(values: Dict[str, List[Dict[str, float]]], field: str,
-             digits: int, scale: float = 1) -> str:
-        return ", ".join(
-            f"{median(v[field] for v in values[name]) / scale:,.{digits}f}"
-            for name in ("stock", "patched"))
-
-    rows = []
-    for case, values in result["rates"].items():
-        rows.append([case, both(values, "mpps", 3),
-                     both(values, "burst", 1), both(values, "cycles", 0),
-                     *interval(result[f"{case}: mpps"]),
-                     str(len(values["stock"]))])
-    for case, ratio in result.items():
-        kind, _, percentile = case.partition(": ")
-        if percentile and kind in tx_queues.LATENCY_CASES:
-            values = result[kind]
-            rows.append([case.replace(":", ""),
-                         both(values, percentile, 1, 1e3), "", "",
-                         *interval(ratio), str(len(values["stock"]))])
+    rows: Dict[str, List[str]] = {}
+    for r in results:
+        if r.unit in ("Mpps", "us"):
+            rows[r.case] = [
+                r.case.replace(", p", " p"),
+                both(r, 3 if r.unit == "Mpps" else 1), "", "",
+                *ratio_cells(r.ratio()), str(len(r.values["stock"]))]
+        elif r.unit == tx_queues.RATE_UNITS[1]:
+            rows[r.case][2] = both(r, 1)
+        else:
+            rows[r.case][3] = both(r, 0)
     return Table(["stock, patched", "Mpps, or us", "burst", "cycles", "ratio",
-                  "interval", "confidence", "pairs"], rows)
+                  "interval", "confidence", "pairs"], list(rows.values()))
 
 
-def histogram(result: Dict[str, Any]) -> Table:
+def histogram(results: List[Result]) -> Table:
     return Table(["on its own, in a loop", "median", "least", "most"],
-                 [[name, *(f"{value:.1f} ns" for value in
-                           (median(ns), min(ns), max(ns)))]
-                  for name, ns in result["ns"].items()])
+                 [[r.case, *(f"{of(r.values['patched']):.1f} ns"
+                             for of in (median, min, max))] for r in results])
 
 
-def addrs(result: Dict[str, Any]) -> Table:
-    rows = []
-    for i, case in enumerate(addresses.CASES):
-        for size, times in result["us"].items():
-            of = {name: [values[i] for values in times[name]]
-                  for name in ("stock", "patched")}
-            rows.append([case, f"{int(size):,}",
-                         *(f"{median(us):,.1f}" for us in of.values()),
-                         *interval(stats.ratio(of["stock"],
-                                               of["patched"]).as_dict(), 1),
-                         ", ".join(str(result["calls"][size][name][i])
-                                   for name in of),
-                         str(result["read all"][size][i]),
-                         str(len(of["stock"]))])
-    version = ".".join(result["kernel"].split(".")[:2])
-    return Table([f"Linux {version}", "veths", "us, stock", "patched",
-                  "faster", "interval", "confidence", "calls", "read all",
-                  "pairs"], rows)
-
-
-def stats_loop(result: Dict[str, Dict[str, Dict]]) -> Table:
-    rows = []
-    for kind, found in result.items():
-        for what, times in found["ms"].items():
-            rows.append([f"{kind}, {what}",
-                         *(f"{median(times[name]):.2f} ms"
-                           for name in ("stock", "patched")),
-                         *interval(found["stock/patched"][what], 2),
-                         str(len(times["stock"]))])
+def stats_loop(results: List[Result]) -> Table:
     return Table(["1,024 ports", "stock", "patched", "times faster",
-                  "interval", "confidence", "pairs"], rows)
+                  "interval", "confidence", "pairs"],
+                 [[r.case, *(f"{median(ms):.2f} ms"
+                             for ms in r.values.values()),
+                   *ratio_cells(r.ratio("stock", "patched"), 2),
+                   str(len(r.values["stock"]))] for r in results])
 
 
-def usdt(result: Dict[str, Any]) -> Table:
+def usdt(results: List[Result]) -> Table:
     rows = []
-    for what in "upcalls", "forwarding":
-        for name, cycles in result[what]["cycles"].items():
-            r = next((r for compared, r in result[what]["ratios"].items()
-                      if compared.startswith(name + "/")), None)
-            rate = result["tsc_hz"] / median(cycles)
-            rows.append([what, name, f"{rate:,.0f}",
-                         *(interval(r) if r else [""] * 3), str(len(cycles))])
+    for r in results:
+        for name, ns in r.values.items():
+            base = probes.BASES.get(name)
+            rows.append([r.case, name, f"{1e9 / median(ns):,.0f}",
+                         *(ratio_cells(r.ratio(name, base))
+                           if base else [""] * 3), str(len(ns))])
     return Table(["a second", "variant", "median", "ratio of the time",
                   "interval", "confidence", "pairs"], rows)
-
-
-def flow_dump(result: Dict[str, Any]) -> Table:
-    trees = list(result["trees"])
-    rows = []
-    for threads in result["threads"]:
-        cells = []
-        for name in trees:
-            times = result["trees"][name][str(threads)]
-            low, high, covers = stats.interval(times)
-            cells += [f"{median(times):.0f} ms", f"{low:.0f} to {high:.0f}"]
-        rows.append([str(threads), *cells, confidence(covers),
-                     str(len(times))])
-    return Table(["revalidators", *(cell for name in trees
-                                    for cell in (name, "interval")),
-                  "confidence", "runs"], rows)
 
 
 class Alone(NamedTuple):
@@ -291,92 +236,44 @@ ALONE = [
     Alone("flood-0420", ["stats, dummy 100", "stats, tap 100"],
           ["wake-up, dummy 100", "flood, dummy 100"]),
 ]
+# How large a value of a unit is in the table of all of them, what it is called
+# there, and its decimals.
+ALONE_UNITS = {"Mpps": (1.0, "Mpps", 3), "us": (1.0, "us", 1),
+               "instructions": (1e3, "k", 0), "ms": (1.0, "ms", 2)}
 
 
-class Pairs(NamedTuple):
-    """What was measured of a case, in pairs of processes."""
-    stock: List[float]
-    patched: List[float]
-    unit: str
-    digits: int
-
-    def cells(self) -> List[str]:
-        ratio = stats.ratio(self.patched, self.stock).as_dict()
-        return [*(f"{median(values):,.{self.digits}f} {self.unit}"
-                  for values in (self.stock, self.patched)),
-                *interval(ratio)[:2]]
-
-
-def pairs_of(benchmark: str, result: Dict[str, Any]) -> Dict[str, Pairs]:
-    """Returns all cases of a result."""
-    found: Dict[str, Pairs] = {}
-    if benchmark == "txqueue":
-        for case, of in result["rates"].items():
-            found[case] = Pairs([v["mpps"] for v in of["stock"]],
-                                [v["mpps"] for v in of["patched"]], "Mpps", 3)
-        for case in set(tx_queues.LATENCY_CASES) & result.keys():
-            of = result[case]
-            for p in of["stock"][0]:
-                found[f"{case}, {p}"] = Pairs(
-                    [v[p] / 1e3 for v in of["stock"]],
-                    [v[p] / 1e3 for v in of["patched"]], "us", 1)
-    elif benchmark == "addrs":
-        for size, of in result["us"].items():
-            for i, case in enumerate(addresses.CASES):
-                found[f"{case}, {size}"] = Pairs(
-                    [v[i] for v in of["stock"]],
-                    [v[i] for v in of["patched"]], "us", 1)
-    elif benchmark == "flood":
-        for where, cases in result.items():
-            for case, of in cases.items():
-                found[f"{case}, {where}"] = Pairs(
-                    [n / 1e3 for n in of["stock"]],
-                    [n / 1e3 for n in of["ovs"]], "k", 0)
-    elif benchmark == "stats_loop":
-        for kind, of in result.items():
-            for case, ms in of["ms"].items():
-                found[f"{kind}, {case}"] = Pairs(ms["stock"], ms["patched"],
-                                                 "ms", 2)
-    return found
-
-
-def alone_table(results: Dict[str, Dict[str, Any]]) -> Table:
+def alone_table(results: Dict[str, List[Result]]) -> Table:
     """Returns one table of all ALONE."""
     rows = []
     for name, gains, worst in ALONE:
-        benchmark, _, patch = name.partition("-")
-        found = pairs_of(benchmark, results[name]["results"][benchmark])
+        patch = name.partition("-")[2]
+        found = {r.case: r for r in results[name] if r.unit in ALONE_UNITS}
         for case in gains + worst:
-            rows.append([patch, case, "worst" if case in worst else "",
-                         *found[case].cells()])
+            scale, unit, digits = ALONE_UNITS[found[case].unit]
+            rows.append([
+                patch, case, "worst" if case in worst else "",
+                *(number(median(found[case].values[tree]) / scale, digits)
+                  + f" {unit}" for tree in ("stock", "patched")),
+                *ratio_cells(found[case].ratio())[:2]])
             patch = ""
     return Table(["patch", "case", "", "stock", "with it alone", "ratio",
                   "interval"], rows)
 
 
-def fleet(rows: List[List[str]]) -> Table:
-    return Table(["one Prometheus", ""], [list(row) for row in rows])
+def fleet(results: List[Result]) -> Table:
+    return Table(["one Prometheus", ""],
+                 [[r.case, r.values["prometheus"][0]] for r in results])
 
 
-def rules(result: Dict[str, str]) -> str:
+def rules(results: List[Result]) -> str:
     """What 'ovs-cost diff' printed, as it is."""
-    return "::\n\n" + "".join(
-        f"    {line}".rstrip() + "\n" for line in result["diff"].splitlines())
+    return "::\n\n" + "".join(f"    {line}".rstrip() + "\n" for r in results
+                              for line in r.values["diff"])
 
 
-def reports(result: Dict[str, Any]) -> Table:
-    return Table(scale.REPORTS_HEADER, scale.report_rows(result["us"]))
-
-
-def reload(result: Dict[str, Any]) -> Table:
-    stock = median(result["cycles"]["stock"]) / result["ports"]
-    return Table([f"cycles for a port (stock {stock:,.0f})", "ratio",
-                  "interval", "confidence", "pairs"],
-                 [[name, *interval(result[name]), str(result[name]["n"])]
-                  for name in ("off/stock", "on/stock", "on/off")])
-
-
-def recording(rows: List[Dict[str, float]]) -> Table:
+def recording(results: List[Result]) -> Table:
+    rows = [{name: value for name, (value,) in r.values.items()}
+            for r in results]
     return Table(
         ["ports", "all threads", "main thread", "of one processor",
          "held up, p99", "at most", "size"],
@@ -387,19 +284,18 @@ def recording(rows: List[Dict[str, float]]) -> Table:
          for row in rows])
 
 
-TABLES: Dict[str, Callable[[Any], Union[Table, str]]] = {
-    "addrs": addrs,
+TABLES: Dict[str, Callable[[List[Result]], Union[Table, str]]] = {
+    "addrs": lambda results: Table(addrs.HEADER, addrs.rows(results)),
     "fleet": fleet,
     "flood": flood,
-    "flow_dump": flow_dump,
     "histogram": histogram,
     "instructions": instructions,
     "kernel": kernel,
     "learning": upcalls,
-    "memory": memory_table,
+    "memory": lambda results: Table(memory.HEADER, memory.cells(results)),
     "recording": recording,
-    "reload": reload,
-    "reports": reports,
+    "reports": lambda results: Table(scale.REPORTS_HEADER,
+                                     scale.report_rows(results)),
     "rules": rules,
     "stats_loop": stats_loop,
     "txqueue": txqueue,
@@ -430,15 +326,17 @@ def load(name: str) -> Dict[str, Any]:
     path = RESULTS / f"{name}.json"
     if not path.exists():
         raise Failure(f"there is no {path.relative_to(TOP)}")
-    return dict(json.loads(path.read_text()))
+    return read_json(path)
 
 
 def make_alone() -> str:
     """Returns what the block "alone" has to be."""
-    results = {alone.name: load(alone.name) for alone in ALONE}
+    data = {alone.name: load(alone.name) for alone in ALONE}
+    results = {name: of["results"][name.partition("-")[0]]
+               for name, of in data.items()}
     return ("\n" + alone_table(results).rst() + "\n"
-            + "\n".join(provenance(name, data, False)
-                        for name, data in results.items()) + "\n")
+            + "\n".join(provenance(name, of, False)
+                        for name, of in data.items()) + "\n")
 
 
 def best_and_worst(ratios: List[Tuple[str, str]], of: str) -> str:
@@ -456,36 +354,38 @@ def make_summary() -> str:
     data = {name: load(name) for name in names}
     results = {name: data[name]["results"][name.partition("-")[0]]
                for name in names}
+    packets = {r.case: r.ratio() for r in results["txqueue-forward"]
+               if r.unit == "Mpps"}
     rates = sorted(
-        ((results["txqueue-forward"][f"{case}: mpps"], what)
+        ((packets[case], what)
          for case, what in (("full, 0 us", "full bursts"),
                             ("split", "bursts of 8 to four devices"),
                             ("single", "bursts of one packet"))),
-        key=lambda rate: -rate[0]["median"])
+        key=lambda rate: -rate[0].median)
     forwarding = best_and_worst([
-        (f"{rate['median']:.3f} ({rate['low']:.3f} to {rate['high']:.3f})",
-         what) for rate, what in rates], "the packet rate of stock OVS")
+        (f"{rate.median:.3f} ({rate.low:.3f} to {rate.high:.3f})", what)
+        for rate, what in rates], "the packet rate of stock OVS")
     floods = sorted(
-        (median(of["flood"]["ovs"]) / median(of["flood"]["stock"]),
-         int(where.split()[1]))
-        for name in ("flood-all", "flood-10000")
-        for where, of in results[name].items())
+        (median(r.values["patched"]) / median(r.values["stock"]),
+         int(r.case.split()[-1]))
+        for name in ("flood-all", "flood-10000") for r in results[name]
+        if r.case.startswith("flood,"))
     flooding = best_and_worst([
         (f"{ratio:.3f}", f"{n:,} ports")
         for ratio, n in (floods[0], floods[-1])],
         "the instructions of stock OVS")
-    large = max(results["memory"]["rows"],
-                key=lambda row: (row["ports"], row["threads"]))
-    before, _, after = large["resident_mb"]
+    large = max(results["memory"], key=memory.size)
+    n_ports, n_threads = memory.size(large)
+    before, _, after = large.values["of the process"]
     kernels = ", ".join(dict.fromkeys(of["machine"]["kernel"]
                                       for of in data.values()))
     return (
         f"Forwarding to DPDK devices without a NIC reaches {forwarding}. A "
         f"flood to dummy ports takes {flooding}. Accounting for the bursts of "
-        f"{large['threads']} threads to {large['ports']:,} ports takes "
+        f"{n_threads} threads to {n_ports:,} ports takes "
         f"{before:.0f} MB of the process before any traffic, and {after:.0f} "
         "MB once each thread has sent "
-        f"{results['memory']['bursts']:,} bursts to each port. "
+        f"{memory.N_BURSTS:,} bursts to each port. "
         "Made from " + ", ".join(f"`{name}.json`" for name in names)
         + f" in `bench/results`, on Linux {kernels}; "
         "[tx-cost.rst](Documentation/topics/tx-cost.rst) has all of it.\n")

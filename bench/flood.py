@@ -38,7 +38,7 @@ from typing import Dict, List, Tuple
 from callgrind import CallgrindSwitch, Count, parse_profile
 from daemon import BenchError, NotHere
 from packets import make_packet
-from report import Context, table
+from report import Context, Result, table
 
 PORTS = (100, 1000, 3000)
 OVS_TYPE = {"dummy": "dummy", "tap": "internal", "veth": '""'}
@@ -56,8 +56,8 @@ CASES = {"stats": (["bridge_run", "bridge_wait"], "ovsdb_idl_run"),
 
 # Of a tree that has accounting: "other_config:cost-accounting", and what the
 # result calls those of the instructions that are of accounting.
-VARIANTS = {"off": "false", "ovs": "true"}
-OURS = {"off": "accounting off", "ovs": "accounting"}
+VARIANTS = {"off": "false", "patched": "true"}
+OURS = {"off": "accounting off", "patched": "accounting"}
 # Of "accounting", what histograms took to grow.
 GROWTH = "growth"
 
@@ -182,12 +182,12 @@ class FloodSwitch(CallgrindSwitch):
         return Count(*map(each, few, many, wake_up))
 
 
-def run(context: Context) -> Dict[str, object]:
+def run(context: Context) -> List[Result]:
     if subprocess.run(["which", "valgrind"], stdout=subprocess.DEVNULL,
                       check=False).returncode:
         raise NotHere("there is no valgrind")
     rows = []
-    results: Dict[str, object] = {}
+    results: List[Result] = []
     kinds = context.args.kinds or OVS_TYPE
     if not OVS_TYPE.keys() >= set(kinds):
         raise NotHere("it takes ports of kinds " + ", ".join(OVS_TYPE))
@@ -196,12 +196,12 @@ def run(context: Context) -> Dict[str, object]:
         counts: Dict[str, Dict[str, List[float]]] = {}
         for case, n, (name, tree) in itertools.product(
                 CASES, range(context.args.rounds),
-                (("stock", context.stock), ("ovs", context.ovs))):
+                (("stock", context.stock), ("patched", context.ovs))):
             if case == "flood" and kind != "dummy":
                 continue
             where = context.directory / f"{name}-{kind}-{n_ports}-{case}-{n}"
             with FloodSwitch(tree, where, kind, n_ports, case) as switch:
-                variants = switch.variants() if name == "ovs" else []
+                variants = switch.variants() if name == "patched" else []
                 for variant in variants[::1 - n % 2 * 2] or [name]:
                     if variants:
                         switch.switch_accounting(variant)
@@ -213,23 +213,25 @@ def run(context: Context) -> Dict[str, object]:
                     for what, value in values.items():
                         lists = counts.setdefault(what, {})
                         lists.setdefault(variant, []).append(value.total)
-                        if name == "ovs":
+                        if variants:
                             lists.setdefault(OURS[variant], []).append(
                                 value.ours)
-                        if variant == "ovs":
+                        if variants and variant == "patched":
                             lists.setdefault(GROWTH, []).append(value.growth)
             context.progress(f"{n_ports:,} {kind}, {name}: {case}")
-        results[f"{kind} {n_ports}"] = counts
         for what, by_variant in counts.items():
+            results.append(Result(f"{what}, {kind} {n_ports}", "instructions",
+                                  by_variant))
             stock = median(by_variant["stock"])
             for variant in [v for v in VARIANTS if v in by_variant]:
                 patched = median(by_variant[variant])
                 rows.append([what, kind, f"{n_ports:,}", f"{stock:,.0f}",
                              "off" if variant == "off" else "",
                              f"{patched:,.0f}", f"{patched / stock:.4f}",
-                             f"{median(by_variant[OURS[variant]]):,.0f}",
-                             f"{median(by_variant[GROWTH]):,.0f}"
-                             if variant == "ovs" else ""])
+                             *(f"{median(by_variant[of]):,.0f}"
+                               if of in by_variant else "" for of in
+                               (OURS[variant],
+                                GROWTH if variant == "patched" else ""))])
     print(table(["instructions", "kind", "ports", "stock", "accounting",
                  "patched", "ratio", "of accounting", "of that, growth"],
                 rows))

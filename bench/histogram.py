@@ -23,7 +23,8 @@ from typing import Dict, List, Optional
 
 from daemon import BenchError, prepare_child
 from machine import describe_tree
-from report import Context, table
+from report import Context, Result, ratio_line, table
+from stats import ratio
 
 N_ROUNDS = 5
 BUDGET_NS = 10.0
@@ -55,7 +56,7 @@ def build_hdr(context: Context) -> Optional[str]:
     return program if done.returncode == 0 else None
 
 
-def run(context: Context) -> Dict[str, object]:
+def run(context: Context) -> List[Result]:
     ovstest = str(context.ovs / "tests/ovstest")
     if not os.access(ovstest, os.X_OK):
         raise BenchError(f"{ovstest} is missing: build the tree first")
@@ -87,15 +88,11 @@ def run(context: Context) -> Dict[str, object]:
     record = median(times["record"])
     verdict = "within" if record <= BUDGET_NS else "over"
     print(f"  record  {record:.1f} ns, {verdict} {BUDGET_NS:.0f} ns")
-    result: Dict[str, object] = {"ns": times, "budget_ns": BUDGET_NS}
     if hdr:
-        ratios = [a / b for a, b in zip(times["record"],
-                                        times["HdrHistogram_c record"])]
-        result["ratio"] = median(ratios)
-        print(f"  ratio  ours/hdr       {median(ratios):6.3f}  "
-              f"[{min(ratios):.3f}, {max(ratios):.3f}]")
+        print(ratio_line("ours/hdr", ratio(times["record"],
+                                           times["HdrHistogram_c record"]),
+                         None, judge=False))
     else:
-        result["left_out"] = "HdrHistogram_c is not installed here"
         print("  ratio  ours/hdr       left out, HdrHistogram_c is not "
               "installed (Debian 12 and 13\n         have no package of it)")
-    return result
+    return [Result(name, "ns", {"patched": ns}) for name, ns in times.items()]

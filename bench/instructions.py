@@ -30,8 +30,7 @@ from typing import Dict, List, Tuple
 from callgrind import CallgrindSwitch, Count, parse_profile
 from daemon import BenchError, NotHere, Switch, wait_until
 from packets import make_packet
-from report import Context, ratio_json, ratio_line, table
-from stats import ratio
+from report import Context, Result, ratio_line, table
 from upcalls import COMPARISONS, OFF, STOCK, VARIANTS, Variant
 
 N_WARM_UP = 100                         # Packets.
@@ -143,7 +142,7 @@ def run_switches(context: Context
     return counts, clock_name
 
 
-def run(context: Context) -> Dict[str, object]:
+def run(context: Context) -> List[Result]:
     if os.geteuid():
         raise NotHere("root is needed, for network namespaces")
     for program in ("valgrind", "vgdb"):
@@ -163,22 +162,18 @@ def run(context: Context) -> Dict[str, object]:
                  "accounting", "share"], rows))
     print()
 
-    result: Dict[str, object] = {
-        "counts": {name: [c._asdict() for c in values]
-                   for name, values in counts.items()},
-        "clock": clock_name}
-    ratios: Dict[str, object] = {}
-    for name, a, b, budget in COMPARISONS:
-        r = ratio([c.total for c in counts[a.name]],
-                  [c.total for c in counts[b.name]])
-        more = (median(c.ours for c in counts[a.name])
-                - median(c.ours for c in counts[b.name]))
-        print(ratio_line(name, r, budget, f"{more:+6.0f} in accounting",
+    result = Result("an upcall", "instructions", {
+        name: [c.total for c in values] for name, values in counts.items()})
+    accounting = Result("of accounting", "instructions", {
+        name: [c.ours for c in values] for name, values in counts.items()})
+    for name, above, below, budget in COMPARISONS:
+        if above not in counts:
+            continue
+        ours = [median(accounting.values[v]) for v in (above, below)]
+        print(ratio_line(name, result.ratio(above, below), budget,
+                         f"{ours[0] - ours[1]:+6.0f} in accounting",
                          judge=False))
-        ratios[name] = {**ratio_json(r, budget, judge=False),
-                        "accounting": more}
-    result["ratios"] = ratios
     if clock_name != "tsc":
         print(f"  Under valgrind the clock is {clock_name}, whose "
               "instructions are counted, too.")
-    return result
+    return [result, accounting]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Dict, List
 
 from machine import Cores
-from report import Context
+from report import Context, Result
 from upcalls import Storm, StormSwitch, Upcalls, VARIANTS, check_trees, order
 
 
@@ -36,6 +36,6 @@ class Learning(Upcalls):
             self.add(name, collected)
 
 
-def run(context: Context) -> Dict[str, object]:
+def run(context: Context) -> List[Result]:
     check_trees(context)
     return Learning(context, n_storms=2).run()

@@ -22,13 +22,12 @@ import os
 import re
 from pathlib import Path
 from statistics import median
-from typing import Dict, List, Sequence
+from typing import Dict, List
 
 from daemon import Switch, wait_until
 from machine import Cores, Threads, choose_cores
 from packets import make_packet
-from report import Context, ratio_json, ratio_line, table
-from stats import ratio
+from report import Context, Result, ratio_line, table
 
 N_PORTS = 3000
 N_THREADS = 32
@@ -99,7 +98,7 @@ class ScaleSwitch(Switch):
         os.sched_setaffinity(self.vswitchd.pid, {cores.main})
 
 
-def reports(context: Context) -> Dict[str, object]:
+def reports(context: Context) -> List[Result]:
     """How long the main thread takes for a report."""
     quick = context.args.quick
     n_ports, n_threads = (100, 4) if quick else (N_PORTS, N_THREADS)
@@ -139,17 +138,19 @@ def reports(context: Context) -> Dict[str, object]:
             measure(f"{name}, JSON", "--format", "json", name)
             measure(f"{name}, JSON, all", "--format", "json", *everything)
             context.progress(name)
-    print(table(REPORTS_HEADER, report_rows(results)))
-    return {"ports": n_ports, "threads": n_threads, "us": results}
+    found = [Result(name, "us", {"patched": us})
+             for name, us in results.items()]
+    print(table(REPORTS_HEADER, report_rows(found)))
+    return found
 
 
 REPORTS_HEADER = ["main thread, at a time", "median", "most"]
 
 
-def report_rows(results: Dict[str, List[float]]) -> List[List[str]]:
+def report_rows(results: List[Result]) -> List[List[str]]:
     """Returns the rows of a table with REPORTS_HEADER."""
-    return [[name, *(f"{of(times):,.0f} us" for of in (median, max))]
-            for name, times in results.items()]
+    return [[r.case, *(f"{of(r.values['patched']):,.0f} us"
+                       for of in (median, max))] for r in results]
 
 
 def measure_reloads(switch: ScaleSwitch, n: int) -> float:
@@ -163,7 +164,7 @@ def measure_reloads(switch: ScaleSwitch, n: int) -> float:
     return median(cycles)
 
 
-def reload(context: Context) -> Dict[str, object]:
+def reload(context: Context) -> List[Result]:
     """How long a PMD thread takes to flood after it was reloaded."""
     args = context.args
     n_ports = 100 if args.quick else N_PORTS
@@ -186,11 +187,8 @@ def reload(context: Context) -> Dict[str, object]:
     print(table(["", "n", "cycles per port"],
                 [[name, str(len(values)), f"{median(values) / n_ports:.0f}"]
                  for name, values in cycles.items()]))
-    results: Dict[str, object] = {"ports": n_ports, "cycles": cycles}
-    compare: Sequence[Sequence[str]] = (("off", "stock"), ("on", "stock"),
-                                        ("on", "off"))
-    for above, below in compare:
-        r = ratio(cycles[above], cycles[below])
-        print(ratio_line(f"{above}/{below}", r, None, judge=False))
-        results[f"{above}/{below}"] = ratio_json(r, None, judge=False)
-    return results
+    result = Result(f"a flood to {n_ports} ports", "cycles", cycles)
+    for above, below in (("off", "stock"), ("on", "stock"), ("on", "off")):
+        print(ratio_line(f"{above}/{below}", result.ratio(above, below), None,
+                         judge=False))
+    return [result]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from statistics import median
-from typing import Dict, NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional, Sequence
 
 CONFIDENCE = 0.95
 MIN_PAIRS = 9                   # With fewer, there is no verdict.
@@ -31,11 +31,6 @@ class Ratio(NamedTuple):
     low: float
     high: float
     coverage: float
-    minimum: float
-    maximum: float
-
-    def as_dict(self) -> Dict[str, object]:
-        return dict(self._asdict())
 
 
 def coverage(n: int, k: int) -> float:
@@ -60,8 +55,7 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
     if len(above) != len(below) or not above:
         raise ValueError("pairs are needed")
     ratios = [a / b for a, b in zip(above, below)]
-    return Ratio(len(ratios), median(ratios), *interval(ratios), min(ratios),
-                 max(ratios))
+    return Ratio(len(ratios), median(ratios), *interval(ratios))
 
 
 def describe_interval(low: str, high: str, covers: float) -> str:

@@ -43,8 +43,7 @@ from typing import Dict, Iterator, List, NamedTuple
 
 from daemon import BenchError, NotHere, Switch, wait_until
 from machine import Threads, has_kernel_datapath, read
-from report import Context, ratio_json, ratio_line, table
-from stats import ratio
+from report import Context, Result, ratio_line, table
 
 N_PORTS = 1024
 N_ROUNDS = 10                   # In each measurement.
@@ -273,34 +272,31 @@ def run_kind(context: Context, kind: str) -> Dict[str, Dict[str, List[float]]]:
     return times
 
 
-def run(context: Context) -> Dict[str, object]:
+def run(context: Context) -> List[Result]:
     """Runs the benchmark; returns what it measured."""
     if os.geteuid():
         raise NotHere("it takes root")
     if not shutil.which("bpftrace"):
         raise NotHere("there is no bpftrace")
-    results: Dict[str, object] = {}
-    rows, lines = [], []
+    results, lines = [], []
     for kind in context.args.kinds or KINDS:
         if kind == "kernel" and not has_kernel_datapath():
             lines.append("kernel: there is no openvswitch module here")
             continue
-        times = run_kind(context, kind)
-        ratios = {}
-        for what, values in times.items():
-            r = ratio(values["stock"], values["patched"])
-            rows.append([f"{kind}, {what}",
-                         *(f"{median(values[name]):.2f}"
-                           for name in ("stock", "patched"))])
+        for what, values in run_kind(context, kind).items():
+            result = Result(f"{kind}, {what}", "ms", values)
+            results.append(result)
+            r = result.ratio("stock", "patched")
             note = ""
             if what == "idle loop":
                 note = (f"at least {GOAL} times faster" if r.median >= GOAL
                         else f"less than {GOAL} times faster")
             lines.append(ratio_line(f"stock/patched, {kind}, {what}", r, None,
                                     note, judge=False))
-            ratios[what] = ratio_json(r, None, judge=False)
-        results[kind] = {"ms": times, "stock/patched": ratios}
-    print(table(["ms", "stock", "patched"], rows))
+    print(table(["ms", "stock", "patched"],
+                [[r.case, *(f"{median(r.values[name]):.2f}"
+                            for name in ("stock", "patched"))]
+                 for r in results]))
     print()
     print("\n".join(lines))
     return results

@@ -5,14 +5,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 import struct
 import sys
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Any, Dict, List
 from unittest import mock
 
 sys.dont_write_bytecode = True
@@ -23,7 +21,8 @@ import machine                                                 # noqa: E402
 import packets                                                 # noqa: E402
 import stats                                                   # noqa: E402
 import upcalls                                                 # noqa: E402
-from report import table                                       # noqa: E402
+from report import (Result, as_json, number, read_json,        # noqa: E402
+                    rounded, table)
 
 
 class Stats(unittest.TestCase):
@@ -66,10 +65,9 @@ class Stats(unittest.TestCase):
         r = stats.ratio([10.1, 20.4, 30.3], [10, 20, 30])
         self.assertEqual(r.n, 3)
         self.assertAlmostEqual(r.median, 1.01)
-        self.assertAlmostEqual(r.minimum, 1.01)
-        self.assertAlmostEqual(r.maximum, 1.02)
-        self.assertEqual((r.low, r.high, r.coverage),
-                         (r.minimum, r.maximum, 0.75))
+        self.assertAlmostEqual(r.low, 1.01)
+        self.assertAlmostEqual(r.high, 1.02)
+        self.assertEqual(r.coverage, 0.75)
         self.assertRaises(ValueError, stats.ratio, [1], [1, 2])
         self.assertRaises(ValueError, stats.ratio, [], [])
 
@@ -191,26 +189,25 @@ totals: 190
 
 
 class Figures(unittest.TestCase):
-    RESULT = {
+    ABOUT = {
         "command": "bench/run STOCKDIR OVSDIR upcalls", "date": "2026-01-02",
         "commit": "0123456789ab",
         "machine": {"cpu": "CPU", "cores": 2, "virtual": True,
                     "kernel": "6.1"},
         "trees": {"ovs": {"compiler": "gcc 12", "CFLAGS": "-O2",
-                          "topics": "fixes"}},
-        "results": {"upcalls": {
-            "variants": {"stock": {"ns": 3210.0}},
-            "ratios": {"on/off": {
-                "n": 9, "median": 1.0096, "low": 1.003, "high": 1.015,
-                "coverage": 1 - 20 / 512, "difference_ns": 31.4}}}},
-    }
-    CELLS = ["on/off", "1.010", "1.003 to 1.015", "+31 ns"]
+                          "topics": "fixes"}}}
+    RESULTS = {"upcalls": [Result("an upcall", "ns", {
+        "stock": [3210.0] * 9, "off": [3000.0] * 9,
+        "on": [3000 * r for r in (1.002, 1.003, 1.004, 1.005, 1.0096, 1.011,
+                                  1.012, 1.015, 1.02)]})]}
+    CELLS = ["on/off", "1.010", "1.003 to 1.015", "+29 ns"]
 
     def replace(self, name: str, text: str) -> str:
         with tempfile.TemporaryDirectory() as directory:
             results = Path(directory)
             for run in "upcalls", "upcalls-2":
-                (results / f"{run}.json").write_text(json.dumps(self.RESULT))
+                (results / f"{run}.json").write_text(
+                    as_json(self.RESULTS, **self.ABOUT))
             with mock.patch.object(figures, "RESULTS", results), \
                     mock.patch.object(figures, "TOP", results):
                 return figures.replace(results / name, text)
@@ -245,163 +242,144 @@ class Figures(unittest.TestCase):
         self.assertEqual(table.narrow(), table)
 
     def test_recording(self) -> None:
-        table = figures.recording([{
-            "ports": 100, "us": 1234.4, "main_us": 500.6, "kb": 8.04,
-            "recorded_percent": 0.1234, "held_up_p99_us": 99.7,
-            "held_up_max_us": 1000.2}])
+        table = figures.recording([Result("100 ports", "as named", {
+            "ports": [100], "us": [1234.4], "main_us": [500.6], "kb": [8.04],
+            "recorded_percent": [0.1234], "held_up_p99_us": [99.7],
+            "held_up_max_us": [1000.2]})])
         self.assertEqual(table.rows, [["100", "1,234 us", "501 us", "0.123%",
                                        "100 us", "1,000 us", "8.0 kB"]])
 
     def test_kernel(self) -> None:
-        ratio = {"median": 1.01, "low": 1, "high": 1.0204, "coverage": 0.9375}
-        table = figures.kernel({"us": {"stock": [50, 51, 52],
-                                       "off": [51, 51.5, 53]},
-                                "ratios": {"off/stock": ratio}})
-        self.assertEqual(table.rows, [
+        table = figures.kernel([Result("an upcall", "ns", {
+            "stock": [50000, 51000, 52000], "off": [51000, 51510, 53000],
+            "on": [1] * 3, "queue": [1] * 3, "trace": [1] * 3})])
+        self.assertEqual(table.rows[:2], [
             ["stock", "51,000", "", "", "", ""],
-            ["off", "51,500", "stock", "1.0100", "1.0000 to 1.0204",
-             "93.7%"]])
+            ["off", "51,510", "stock", "1.0192", "1.0100 to 1.0200",
+             "75.0%"]])
 
     def test_flood(self) -> None:
-        counts = {"stock": [10.0, 20.0, 30.0], "ovs": [20.0, 21.0, 22.0]}
-        table = figures.flood({"dummy 1000": {"flood": counts}})
+        table = figures.flood([Result(
+            "flood, dummy 1000", "instructions",
+            {"stock": [10, 20, 30], "patched": [20, 21, 22]})])
         row = ["flood", "dummy", "1,000", "20", "50.0%", "21", "4.8%", "1.050"]
         self.assertEqual((len(table.header), table.rows), (8, [row]))
-        table = figures.flood({"dummy 1000": {"flood": {
-            "stock": [20e6, 30e6], "off": [25.1e6], "ovs": [30.12e6],
+        table = figures.flood([Result("flood, dummy 1000", "instructions", {
+            "stock": [20e6, 30e6], "off": [25.1e6], "patched": [30.12e6],
             "accounting": [64000.0], "accounting off": [30500.0],
-            "growth": [3400.0]}}})
+            "growth": [3400.0]})])
         self.assertEqual(table.rows, [
             ["flood", "dummy", "1,000", "25,000 k", "25,100 k", "30,120 k",
              "1.004", "1.200", "30.1", "3.4"]])
 
     def test_memory(self) -> None:
-        table = figures.memory_table({"rows": [
-            {"ports": 2000, "threads": 8, "accounted_mb": [1.31, 8.8, 35],
-             "resident_mb": [4.97, 14.39, 51.96]}]})
+        table = figures.TABLES["memory"]([Result(
+            "2000 ports, 8 threads", "MB",
+            {"accounted for": [1.31, 8.8, 35],
+             "of the process": [4.97, 14.39, 51.96]})])
         self.assertEqual(table.rows, [
             ["accounted for", "2,000", "8", "1.3", "8.8", "35.0"],
             ["of the process", "2,000", "8", "5.0", "14.4", "52.0"]])
 
-    RATIO = {"median": 1.5, "low": 1.234, "high": 2, "coverage": 0.96}
-    CELLS_OF_RATIO = ["1.500", "1.234 to 2.000", "96.0%"]
+    PAIRS = {"stock": [2.0, 2.0, 4.0], "patched": [3.0, 1.0, 6.0]}
+    CELLS_OF_RATIO = ["1.500", "0.500 to 1.500", "75.0%"]
 
     def test_txqueue(self) -> None:
-        def rates(mpps: float) -> List[Dict[str, float]]:
-            return [{"mpps": mpps, "burst": 8, "cycles": 1500}] * 3
-
-        table = figures.txqueue({
-            "split: mpps": self.RATIO, "split: burst": self.RATIO,
-            "latency: p50": self.RATIO,
-            "latency": {"stock": [{"p50": 6800}], "patched": [{"p50": 7000}]},
-            "rates": {"split": {"stock": rates(14), "patched": rates(13)}}})
+        table = figures.txqueue([
+            Result("split", "Mpps", self.PAIRS),
+            Result("split", "packets a burst",
+                   {"stock": [8], "patched": [10268.6]}),
+            Result("split", "cycles a packet",
+                   {"stock": [1500], "patched": [1500.4]}),
+            Result("latency, p50", "us", self.PAIRS)])
         self.assertEqual(table.rows, [
-            ["split", "14.000, 13.000", "8.0, 8.0", "1,500, 1,500",
+            ["split", "2.000, 3.000", "8.0, 10,269", "1,500, 1,500",
              *self.CELLS_OF_RATIO, "3"],
-            ["latency p50", "6.8, 7.0", "", "", *self.CELLS_OF_RATIO,
-             "1"]])
+            ["latency p50", "2.0, 3.0", "", "", *self.CELLS_OF_RATIO, "3"]])
 
     def test_reports(self) -> None:
-        table = figures.reports({"us": {"tx/cost-show, text": [50, 1060, 60]}})
+        table = figures.TABLES["reports"]([Result(
+            "tx/cost-show, text", "us", {"patched": [50, 1060, 60]})])
         self.assertEqual(table.rows,
                          [["tx/cost-show, text", "60 us", "1,060 us"]])
 
-    def test_reload(self) -> None:
-        table = figures.reload({
-            "ports": 10, "cycles": {"stock": [39000, 41000, 40000]},
-            **{name: {**self.RATIO, "n": 3}
-               for name in ("off/stock", "on/stock", "on/off")}})
-        self.assertEqual(table.header[0], "cycles for a port (stock 4,000)")
-        self.assertEqual(table.rows[2], ["on/off", *self.CELLS_OF_RATIO, "3"])
-
     def test_alone(self) -> None:
-        def rates(mpps: float) -> List[Dict[str, float]]:
-            return [{"mpps": mpps, "burst": 8, "cycles": 1500}] * 3
-
-        for benchmark, case, result, cells in (
-                ("txqueue", "split",
-                 {"rates": {"split": {"stock": rates(14),
-                                      "patched": rates(13)}}},
-                 ["14.000 Mpps", "13.000 Mpps", "0.929", "0.929 to 0.929"]),
-                ("txqueue", "loaded, p99",
-                 {"rates": {}, "loaded": {"stock": [{"p99": 6800}],
-                                          "patched": [{"p99": 3400}]}},
-                 ["6.8 us", "3.4 us", "0.500", "0.500 to 0.500"]),
-                ("addrs", "all devices, 1024",
-                 {"us": {"1024": {"stock": [[40000, 100, 50]],
-                                  "patched": [[10, 20, 5]]}}},
-                 ["100.0 us", "20.0 us", "0.200", "0.200 to 0.200"]),
-                ("flood", "stats, tap 100",
-                 {"tap 100": {"stats": {"stock": [2e6, 2e6, 4e6],
-                                        "ovs": [1e6, 1e6, 1e6]}}},
-                 ["2,000 k", "1,000 k", "0.500", "0.250 to 0.500"]),
-                ("stats_loop", "kernel, idle loop",
-                 {"kernel": {"ms": {"idle loop": {"stock": [60],
-                                                  "patched": [15]}}}},
-                 ["60.00 ms", "15.00 ms", "0.250", "0.250 to 0.250"])):
-            with self.subTest(benchmark=benchmark, case=case):
-                pairs = figures.pairs_of(benchmark, result)
-                self.assertEqual(pairs[case].cells(), cells)
-
-    def test_alone_table(self) -> None:
-        results = {"flood-0410": {"results": {"flood": {
-            "tap 100": {"stats": {"stock": [2e3], "ovs": [1e3]},
-                        "wake-up": {"stock": [4e3], "ovs": [4e3]}}}}}}
+        """A patch alone is in one table, in the unit of its results."""
+        results = {
+            "txqueue-0100": [Result("split", "Mpps", self.PAIRS),
+                             Result("split", "packets a burst", {})],
+            "flood-0410": [
+                Result("stats, tap 100", "instructions",
+                       {"stock": [2e3], "patched": [1e3]}),
+                Result("wake-up, tap 100", "instructions",
+                       {"stock": [4e6], "patched": [4e6]})],
+            "addrs-0405": [
+                Result("all devices, 64", "us",
+                       {"stock": [40000.0], "patched": [20.5]}),
+                Result("all devices, 64", "calls", {})]}
         with mock.patch.object(figures, "ALONE", [
+                figures.Alone("txqueue-0100", [], ["split"]),
                 figures.Alone("flood-0410", ["stats, tap 100"],
-                              ["wake-up, tap 100"])]):
+                              ["wake-up, tap 100"]),
+                figures.Alone("addrs-0405", ["all devices, 64"], [])]):
             table = figures.alone_table(results)
-        self.assertEqual([row[:6] for row in table.rows], [
-            ["0410", "stats, tap 100", "", "2 k", "1 k", "0.500"],
-            ["", "wake-up, tap 100", "worst", "4 k", "4 k", "1.000"]])
+        self.assertEqual(table.rows, [
+            ["0100", "split", "worst", "2.000 Mpps", "3.000 Mpps",
+             *self.CELLS_OF_RATIO[:2]],
+            ["0410", "stats, tap 100", "", "2 k", "1 k", "0.500",
+             "0.500 to 0.500"],
+            ["", "wake-up, tap 100", "worst", "4,000 k", "4,000 k", "1.000",
+             "1.000 to 1.000"],
+            ["0405", "all devices, 64", "", "40,000 us", "20.5 us", "0.001",
+             "0.001 to 0.001"]])
 
     def test_histogram(self) -> None:
-        table = figures.histogram({"ns": {"record": [3.0, 2.0, 4.06]}})
+        table = figures.histogram([Result("record", "ns",
+                                          {"patched": [3.0, 2.0, 4.06]})])
         self.assertEqual(table.rows, [["record", "3.0 ns", "2.0 ns",
                                        "4.1 ns"]])
 
+    def test_instructions(self) -> None:
+        table = figures.instructions([
+            Result("an upcall", "instructions", {"on": [24840.41, 24850]}),
+            Result("of accounting", "instructions", {"on": [363.16, 362]})])
+        self.assertEqual(table.rows, [["on", "24,845", "24,840", "24,850",
+                                       "363"]])
+
     def test_addrs(self) -> None:
-        table = figures.addrs({
-            "kernel": "6.1.0-56-amd64",
-            "us": {"1024": {"stock": [[40000, 100, 50]],
-                            "patched": [[10, 20, 5]]}},
-            "calls": {"1024": {"stock": [2000, 2001, 7],
-                               "patched": [4, 2, 3]}},
-            "read all": {"1024": [0, 1, 1]}})
-        self.assertEqual(table.header[0], "Linux 6.1")
-        self.assertEqual(table.rows[1], [
+        table = figures.TABLES["addrs"]([
+            Result("all devices, 1024", "us",
+                   {"stock": [100], "patched": [20]}),
+            Result("all devices, 1024", "calls",
+                   {"stock": [2001], "patched": [2]}),
+            Result("all devices, 1024", "reads of all", {"patched": [1]})])
+        self.assertEqual(table.rows, [[
             "all devices", "1,024", "100.0", "20.0", "5.0", "5.0 to 5.0",
-            "0.0%", "2001, 2", "1", "1"])
+            "0.0%", "2001, 2", "1", "1"]])
 
     def test_stats_loop(self) -> None:
-        table = figures.stats_loop({"veth": {
-            "ms": {"idle loop": {"stock": [13.4], "patched": [6.5]}},
-            "stock/patched": {"idle loop": self.RATIO}}})
-        self.assertEqual(table.rows, [["veth, idle loop", "13.40 ms",
-                                       "6.50 ms", "1.50", "1.23 to 2.00",
-                                       "96.0%", "1"]])
+        table = figures.stats_loop([Result(
+            "veth, idle loop", "ms", {"stock": [13.5], "patched": [9]})])
+        self.assertEqual(table.rows, [["veth, idle loop", "13.50 ms",
+                                       "9.00 ms", "1.50", "1.50 to 1.50",
+                                       "0.0%", "1"]])
 
     def test_usdt(self) -> None:
-        of = {"cycles": {"none": [1000], "probes": [2000]},
-              "ratios": {"probes/none": self.RATIO}}
-        table = figures.usdt({"tsc_hz": 2e9, "upcalls": of,
-                              "forwarding": of})
-        self.assertEqual(table.rows[:2], [
-            ["upcalls", "none", "2,000,000", "", "", "", "1"],
-            ["upcalls", "probes", "1,000,000", *self.CELLS_OF_RATIO, "1"]])
-
-    def test_flow_dump(self) -> None:
-        table = figures.flow_dump({"threads": [4], "trees": {
-            "stock": {"4": [160, 170, 180]}, "ovs": {"4": [150, 151, 152]}}})
-        self.assertEqual(table.rows, [["4", "170 ms", "160 to 180", "151 ms",
-                                       "150 to 152", "75.0%", "3"]])
+        table = figures.usdt([Result("upcalls", "ns", {
+            "without": [500.0], "with": [1000.0]})])
+        self.assertEqual(table.rows, [
+            ["upcalls", "without", "2,000,000", "", "", "", "1"],
+            ["upcalls", "with", "1,000,000", "2.000", "2.000 to 2.000",
+             "0.0%", "1"]])
 
     def test_rules(self) -> None:
-        self.assertEqual(figures.rules({"diff": "a\n\n  b\n"}),
+        self.assertEqual(figures.rules([Result("1000 rules", "lines",
+                                               {"diff": ["a", "", "  b"]})]),
                          "::\n\n    a\n\n      b\n")
 
     def test_fleet(self) -> None:
-        self.assertEqual(figures.fleet([["version", "2.42"]]).rows,
+        self.assertEqual(figures.fleet([Result(
+            "version", "text", {"prometheus": ["2.42"]})]).rows,
                          [["version", "2.42"]])
 
     def test_nothing_there(self) -> None:
@@ -445,22 +423,22 @@ class ByHand(unittest.TestCase):
 
     def test_summary(self) -> None:
         """The worst is what the results say, and comes last."""
-        def rate(x: float) -> Dict[str, float]:
-            return {"median": x, "low": x - 0.01, "high": x + 0.01}
+        def rate(case: str, x: float) -> Result:
+            return Result(case, "Mpps", {
+                "stock": [1.0] * 3, "patched": [x - 0.01, x, x + 0.01]})
 
-        def flood(stock: int, ovs: int) -> Dict[str, Any]:
-            return {"flood": {"stock": [stock], "ovs": [ovs]}}
+        def flood(n_ports: int, patched: int) -> Result:
+            return Result(f"flood, dummy {n_ports}", "instructions",
+                          {"stock": [100], "patched": [patched]})
 
-        of = {"txqueue-forward": {"full, 0 us: mpps": rate(0.9),
-                                  "split: mpps": rate(1.01),
-                                  "single: mpps": rate(0.97)},
-              "flood-all": {"dummy 100": flood(100, 99),
-                            "dummy 1000": flood(100, 104)},
-              "flood-10000": {"dummy 10000": flood(100, 98)},
-              "memory": {"bursts": 10, "rows": [
-                  {"ports": 10000, "threads": 8,
-                   "resident_mb": [12.3, 50, 172.3]},
-                  {"ports": 2000, "threads": 8, "resident_mb": [1, 2, 3]}]}}
+        of = {"txqueue-forward": [rate("full, 0 us", 0.9),
+                                  rate("split", 1.01), rate("single", 0.97)],
+              "flood-all": [flood(100, 99), flood(1000, 104)],
+              "flood-10000": [flood(10000, 98)],
+              "memory": [Result("10000 ports, 8 threads", "MB",
+                                {"of the process": [12.3, 50, 172.3]}),
+                         Result("2000 ports, 8 threads", "MB",
+                                {"of the process": [1, 2, 3]})]}
         with mock.patch.object(figures, "load", lambda name: {
                 "machine": {"kernel": "6." + str(len(name))},
                 "results": {name.partition("-")[0]: of[name]}}):
@@ -473,9 +451,43 @@ class ByHand(unittest.TestCase):
                      " 0.980 times the instructions of stock OVS with 10,000 "
                      "ports, and at worst 1.040 times with 1,000 ports.",
                      " 8 threads to 10,000 ports takes 12 MB ",
-                     " 172 MB once each thread has sent 10 bursts ",
+                     " 172 MB once each thread has sent 6,000 bursts ",
                      " on Linux 6.15, 6.9, 6.11, 6.6;"):
             self.assertIn(part, text)
+
+
+class Results(unittest.TestCase):
+    def test_rounded(self) -> None:
+        for value, expected in ((18.42051, 18.421), (0.0123456, 0.012346),
+                                (2196527.76, 2196528), (-3.15, -3.15),
+                                (32.0, 32), (0.0, 0), (123456789, 123456789),
+                                ("text", "text")):
+            self.assertEqual(rounded(value), expected)
+        self.assertIsInstance(rounded(32.0), int)
+
+    def test_number(self) -> None:
+        """No digits are shown that a result does not have."""
+        self.assertEqual([number(x, 1) for x in (0, 15.94, 5376.81, 32523.5)],
+                         ["0.0", "15.9", "5,376.8", "32,524"])
+
+    def test_written(self) -> None:
+        """There is one result in a line, and what is read is what was
+        written."""
+        results = {"x": [Result("a, b", "us", {"stock": [1, 2.5],
+                                               "patched": [3, 4]}),
+                         Result("c", "text", {"y": ["z"]})],
+                   "nothing": []}
+        text = as_json(results, date="2026-01-02", trees={"ovs": {"CC": "c"}})
+        self.assertEqual(text.splitlines()[3:5], [
+            '{"case": "a, b", "unit": "us", "stock": [1, 2.5], '
+            '"patched": [3, 4]},',
+            '{"case": "c", "unit": "text", "y": ["z"]}],'])
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "x.json"
+            path.write_text(text)
+            self.assertEqual(read_json(path), {
+                "date": "2026-01-02", "trees": {"ovs": {"CC": "c"}},
+                "results": results})
 
 
 class Table(unittest.TestCase):

@@ -56,7 +56,7 @@ from daemon import BenchError, NotHere, Process, wait_until
 from dpdk import DpdkSwitch
 from machine import Cores, HugePages, choose_cores
 from packets import make_packet, write_capture
-from report import Context, ratio_json, ratio_line, table
+from report import Context, Result, ratio_line, table
 from stats import ratio
 
 PAGES_PER_SWITCH = 256          # 2 MB each.
@@ -85,6 +85,9 @@ class Rate(NamedTuple):
     mpps: float                 # Sent.
     burst: float                # Packets sent at a time.
     cycles: float               # Of the time stamp counter, per packet.
+
+
+RATE_UNITS = ("Mpps", "packets a burst", "cycles a packet")     # Of a Rate.
 
 
 class TxSwitch(DpdkSwitch):
@@ -288,56 +291,26 @@ def percentile(values: Sequence[int], share: float) -> float:
     return float(ordered[min(int(len(ordered) * share), len(ordered) - 1)])
 
 
-def compare(title: str, above: List[float], below: List[float],
-            results: Dict[str, object]) -> None:
-    r = ratio(above, below)
-    print(ratio_line(title, r, None, note="patched/stock", judge=False))
-    results[title] = ratio_json(r, None, judge=False)
+def show(results: List[Result]) -> None:
+    """Prints 'results', and compares."""
+    print(table(["", "n", "unit", "stock", "patched"],
+                [[r.case, str(len(r.values["stock"])), r.unit,
+                  *(f"{median(values):,.3f}" for values in r.values.values())]
+                 for r in results]))
+    for r in results:
+        print(ratio_line(f"{r.case}: {r.unit}", r.ratio(), None,
+                         note="patched/stock", judge=False))
+    for r in results:
+        kind = r.case.partition(",")[0]
+        if r.unit == "Mpps" and r.case not in (kind, f"{kind}, 0 us"):
+            stock = next(other.values["stock"] for other in results
+                         if other[:2] == (f"{kind}, 0 us", "Mpps"))
+            print(ratio_line(f"{r.case}, to stock at 0 us",
+                             ratio(r.values["patched"], stock), None,
+                             judge=False))
 
 
-def show(rates: Dict[str, Dict[str, List[Rate]]],
-         results: Dict[str, object]) -> None:
-    """Prints what was measured of each case, and compares."""
-    rows = []
-    for case, variants in rates.items():
-        for name, values in variants.items():
-            rows.append([f"{case}, {name}", f"{len(values)}"] + [
-                f"{median(getattr(value, field) for value in values):.{n}f}"
-                for field, n in (("mpps", 3), ("burst", 1), ("cycles", 0))])
-    print(table(["", "n", "Mpps", "packets/burst", "cycles/packet"], rows))
-    for case, variants in rates.items():
-        for field in ("mpps", "burst", "cycles"):
-            compare(f"{case}: {field}",
-                    [getattr(v, field) for v in variants["patched"]],
-                    [getattr(v, field) for v in variants["stock"]], results)
-    for case, variants in rates.items():
-        kind = case.partition(",")[0]
-        if case != kind and case != f"{kind}, 0 us":
-            compare(f"{case}: mpps, to stock at 0 us",
-                    [v.mpps for v in variants["patched"]],
-                    [v.mpps for v in rates[f"{kind}, 0 us"]["stock"]], results)
-
-
-def show_latency(case: str, pings: Dict[str, List[List[int]]],
-                 results: Dict[str, object]) -> None:
-    """Prints how long single packets took, and compares."""
-    rows = [[f"{case}, {name}", str(len(values[0]))]
-            + [f"{median(percentile(v, p) for v in values) / 1e3:.1f}"
-               for p in LATENCY_PERCENTILES]
-            for name, values in pings.items()]
-    print(table(["", "packets"]
-                + [f"p{p * 100:.0f} (us)" for p in LATENCY_PERCENTILES], rows))
-    for p in LATENCY_PERCENTILES:
-        compare(f"{case}: p{p * 100:.0f}",
-                [percentile(v, p) for v in pings["patched"]],
-                [percentile(v, p) for v in pings["stock"]], results)
-    results[case] = {
-        name: [{f"p{p * 100:.0f}": percentile(v, p)
-                for p in LATENCY_PERCENTILES} for v in values]
-        for name, values in pings.items()}
-
-
-def run(context: Context) -> Dict[str, object]:
+def run(context: Context) -> List[Result]:
     """Runs the benchmark; returns what it measured."""
     args = context.args
     if os.geteuid():
@@ -353,7 +326,6 @@ def run(context: Context) -> Dict[str, object]:
     rates: Dict[str, Dict[str, List[Rate]]] = {}
     pings: Dict[str, Dict[str, List[List[int]]]] = {}
     trees = {"stock": context.stock, "patched": context.ovs}
-    results: Dict[str, object] = {}
 
     def add(case: str, name: str, values: List[Rate]) -> None:
         rates.setdefault(case, {}).setdefault(name, []).append(
@@ -408,14 +380,17 @@ def run(context: Context) -> Dict[str, object]:
                             switches, n_turns, TxSwitch.measure).items():
                         add(f"{kind}, {interval} us" if kind in INTERVALS
                             else kind, name, values)
-    if rates:
-        show(rates, results)
-    for case, times_by_tree in pings.items():
-        show_latency(case, times_by_tree, results)
-    results["rates"] = {
-        case: {name: [v._asdict() for v in values]
-               for name, values in variants.items()}
-        for case, variants in rates.items()}
+    results = [
+        Result(case, unit, {name: [value[i] for value in values]
+                            for name, values in variants.items()})
+        for case, variants in rates.items()
+        for i, unit in enumerate(RATE_UNITS)]
+    results += [
+        Result(f"{case}, p{p * 100:.0f}", "us", {
+            name: [percentile(v, p) / 1e3 for v in values]
+            for name, values in variants.items()})
+        for case, variants in pings.items() for p in LATENCY_PERCENTILES]
+    show(results)
     return results
 
 

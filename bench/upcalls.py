@@ -38,20 +38,20 @@ import subprocess
 import time
 from pathlib import Path
 from statistics import median
-from typing import Dict, Iterator, List, NamedTuple, Sequence
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from daemon import BenchError, NotHere, Process, wait_until
 from dpdk import DpdkSwitch
 from machine import Cores, HugePages, choose_cores
 from packets import write_capture
-from report import Context, ratio_json, ratio_line, table
-from stats import ratio
+from report import Context, Result, ratio_line, table
+from stats import Ratio, ratio
 
 PAGES_PER_SWITCH = 64           # 2 MB each; some 50 are used.
 N_WARM_UP = 2                   # Storms that fault memory in.
 N_TRIES = 3                     # Of a storm that something disturbs.
 MAX_WAITED = 0.05               # Share of time above which something does.
-QUIET = 0.01                    # Share of time on a quiet machine.
+QUIET = 1                       # Percent of time, on a quiet machine.
 PROBED = ["upcall_cb", "dp_netdev_flow_add"]
 
 
@@ -83,13 +83,15 @@ ON = Variant("on", True, True)
 EVERY = Variant("on, every split", True, True, 1)
 VARIANTS = [STOCK, OFF, ON, EVERY]
 UPROBES = Variant("stock + uprobes", False)
+BESIDE_UPROBES = "stock, beside uprobes"    # The storms between those.
 
-# Which to compare, and how much more the first may take.
-COMPARISONS = [
-    ("off/stock", OFF, STOCK, None),
-    ("on/stock", ON, STOCK, None),
-    ("on/off", ON, OFF, 0.01),
-    ("every/off", EVERY, OFF, 0.03),
+# Which variants to compare, and how much more the first may take.
+COMPARISONS: List[Tuple[str, str, str, Optional[float]]] = [
+    ("off/stock", OFF.name, STOCK.name, None),
+    ("on/stock", ON.name, STOCK.name, None),
+    ("on/off", ON.name, OFF.name, 0.01),
+    ("every/off", EVERY.name, OFF.name, 0.03),
+    ("uprobes/stock", UPROBES.name, BESIDE_UPROBES, None),
 ]
 
 
@@ -297,7 +299,6 @@ class Upcalls:
         self.args = context.args
         self.n_storms = n_storms        # Of each variant in a pair.
         self.storms: Dict[str, List[List[Storm]]] = {}
-        self.uprobe_reference: List[float] = []
         self.left_out: Dict[str, str] = {}
         self.tsc_hz = 0.0
 
@@ -305,8 +306,8 @@ class Upcalls:
         self.storms.setdefault(name, []).append(list(storms))
 
     def figures(self, name: str) -> List[float]:
-        """Returns the cycles per upcall in each pair."""
-        return [median(s.cycles for s in storms)
+        """Returns the time of an upcall in each pair, in ns."""
+        return [median(s.cycles for s in storms) / self.tsc_hz * 1e9
                 for storms in self.storms[name]]
 
     def pair(self, number: int, capture: Path, cores: Cores) -> None:
@@ -363,9 +364,9 @@ class Upcalls:
             raise BenchError(f"bpftrace counted {counts} in {n_upcalls} "
                              "upcalls")
         self.add(UPROBES.name, storms)
-        self.uprobe_reference.append(median(s.cycles for s in without))
+        self.add(BESIDE_UPROBES, without)
 
-    def run(self) -> Dict[str, object]:
+    def run(self) -> List[Result]:
         cores = choose_cores()
         capture = self.context.directory / "storm.pcap"
         write_capture(capture, range(self.args.flows))
@@ -386,59 +387,44 @@ class Upcalls:
         words += [f"{name} {values[number]:,.0f}"
                   for name, values in ((v.name, self.figures(v.name))
                                        for v in VARIANTS)]
-        return "  ".join(words) + " cycles"
+        return "  ".join(words) + " ns"
 
-    def report(self) -> Dict[str, object]:
+    def report(self) -> List[Result]:
+        times = {name: self.figures(name) for name in self.storms}
+        waited = {name: [round(100 * median(s.waited for s in storms), 2)
+                         for storms in pairs]
+                  for name, pairs in self.storms.items()}
         per_ns = self.tsc_hz / 1e9
-        rows = []
-        result: Dict[str, object] = {
-            "flows": self.args.flows, "pairs": self.args.pairs,
-            "storms_per_pair": self.n_storms,
-            "tsc_hz": self.tsc_hz, "left_out": self.left_out}
-        variants: Dict[str, object] = {}
-        waited = 0.0
-        for name, pairs in self.storms.items():
-            figures = self.figures(name)
-            cycles = median(figures)
-            rows.append([name, f"{cycles / per_ns / 1e3:.2f}",
-                         f"{cycles:,.0f}", f"{min(figures):,.0f}",
-                         f"{max(figures):,.0f}",
-                         f"{self.tsc_hz / cycles:,.0f}"])
-            variants[name] = {
-                "cycles": cycles, "ns": cycles / per_ns,
-                "upcalls_per_second": self.tsc_hz / cycles,
-                "storms": [[s._asdict() for s in storms]
-                           for storms in pairs]}
-            waited = max(waited, median(s.waited for storms in pairs
-                                        for s in storms))
-        result["variants"] = variants
+        rows = [[name, f"{median(ns) / 1e3:.2f}",
+                 *(f"{of(ns) * per_ns:,.0f}" for of in (median, min, max)),
+                 f"{1e9 / median(ns):,.0f}"] for name, ns in times.items()]
         print(f"  {self.args.flows:,} new flows a storm, "
               f"{self.n_storms} storms of each variant in each of "
               f"{self.args.pairs} pairs\n")
         print(table(["per upcall", "us", "cycles", "min", "max",
                      "upcalls/s"], rows))
         print()
-
-        ratios: Dict[str, object] = {}
-        result["ratios"] = ratios
-        compared = [(name, self.figures(a.name), self.figures(b.name), budget,
-                     True) for name, a, b, budget in COMPARISONS]
-        if self.uprobe_reference:
-            compared.append(("uprobes/stock", self.figures(UPROBES.name),
-                             self.uprobe_reference, None, False))
-        for name, above, below, budget, judge in compared:
-            r = ratio(above, below)
-            ns = median(a - b for a, b in zip(above, below)) / per_ns
-            print(ratio_line(name, r, budget, f"{ns:+7.1f} ns", judge))
-            ratios[name] = {**ratio_json(r, budget, judge),
-                            "difference_ns": ns}
+        for name, r, ns, budget in compare(times):
+            print(ratio_line(name, r, budget, f"{ns:+7.1f} ns",
+                             name != "uprobes/stock"))
         for name, why in self.left_out.items():
             print(f"  {name}: left out, {why}")
-        result["waited"] = waited
-        if waited > QUIET:
+        most = max(median(shares) for shares in waited.values())
+        if most > QUIET:
             print(f"  The machine was not quiet: the PMD thread had to wait "
-                  f"for its CPU {waited:.0%} of\n  the time.")
-        return result
+                  f"for its CPU {most:.0f}% of\n  the time.")
+        return [Result("an upcall", "ns", times),
+                Result("waiting for the CPU", "%", waited)]
+
+
+def compare(times: Dict[str, List[float]]) \
+        -> List[Tuple[str, Ratio, float, Optional[float]]]:
+    """Returns the name, the ratio, the median of the difference, and the
+    budget of each of COMPARISONS whose variants 'times' has."""
+    return [(name, ratio(times[above], times[below]),
+             median(a - b for a, b in zip(times[above], times[below])), budget)
+            for name, above, below, budget in COMPARISONS
+            if above in times and below in times]
 
 
 def check_trees(context: Context) -> None:
@@ -455,6 +441,6 @@ def check_trees(context: Context) -> None:
                           "--with-dpdk")
 
 
-def run(context: Context) -> Dict[str, object]:
+def run(context: Context) -> List[Result]:
     check_trees(context)
     return Upcalls(context, n_storms=2 * context.args.storms).run()

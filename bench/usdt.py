@@ -38,12 +38,12 @@ import upcalls
 from daemon import BenchError, NotHere, Process, wait_until
 from machine import Cores, HugePages, choose_cores
 from packets import write_capture
-from report import Context, ratio_json, ratio_line, table
-from stats import ratio
+from report import Context, Result, ratio_line, table
 from upcalls import PAGES_PER_SWITCH, StormSwitch, Variant
 
 WITHOUT, WITH, ATTACHED, COST = "without", "with", "attached", "cost"
 VARIANTS = [WITHOUT, WITH, ATTACHED, COST]
+BASES = {WITH: WITHOUT, ATTACHED: WITH, COST: WITH}     # Of their ratios.
 N_FORWARDED_FLOWS = 64
 SECONDS = 1.5                   # Of forwarding, for each figure.
 
@@ -186,7 +186,7 @@ class Usdt:
             + "  ".join(f"{v} {into[v][-1]:,.0f}" for v in VARIANTS)
             + " cycles")
 
-    def run(self) -> Dict[str, object]:
+    def run(self) -> List[Result]:
         cores = choose_cores()
         n = self.context.args.flows
         storm_capture = self.context.directory / "storm.pcap"
@@ -207,34 +207,28 @@ class Usdt:
                 os.sched_setaffinity(0, allowed)
         return self.report()
 
-    def report(self) -> Dict[str, object]:
-        result: Dict[str, object] = {"tsc_hz": self.tsc_hz,
-                                     "runs": self.context.args.pairs}
-        rows, lines = [], []
-        for name, figures in self.figures.items():
-            ratios: Dict[str, object] = {}
-            for variant in VARIANTS:
-                cycles = median(figures[variant])
-                rows.append([f"{name}, {variant}",
-                             f"{cycles / self.tsc_hz * 1e9:,.1f}",
-                             f"{cycles:,.0f}", f"{self.tsc_hz / cycles:,.0f}"])
-                base = WITHOUT if variant == WITH else WITH
-                if variant == WITHOUT:
-                    continue
-                r = ratio(figures[variant], figures[base])
+    def report(self) -> List[Result]:
+        results = [Result(name, "ns", {
+            variant: [c / self.tsc_hz * 1e9 for c in cycles]
+            for variant, cycles in figures.items()})
+            for name, figures in self.figures.items()]
+        print(table(["per upcall or packet", "ns", "cycles", "per second"],
+                    [[f"{r.case}, {variant}", f"{median(ns):,.1f}",
+                      f"{median(ns) * self.tsc_hz / 1e9:,.0f}",
+                      f"{1e9 / median(ns):,.0f}"]
+                     for r in results for variant, ns in r.values.items()]))
+        print()
+        for result in results:
+            for name, base in BASES.items():
+                r = result.ratio(name, base)
                 # Throughput is what decreases.
                 loss = 1 - 1 / r.median
-                lines.append(ratio_line(f"{name[:7]} {variant}/{base}", r,
-                                        None, f"throughput {-loss:+7.2%}"))
-                ratios[f"{variant}/{base}"] = ratio_json(r, None)
-            result[name] = {"cycles": figures, "ratios": ratios}
-        print(table(["per upcall or packet", "ns", "cycles", "per second"],
-                    rows))
-        print("\n" + "\n".join(lines))
-        return result
+                print(ratio_line(f"{result.case[:7]} {name}/{base}", r, None,
+                                 f"throughput {-loss:+7.2%}"))
+        return results
 
 
-def run(context: Context) -> Dict[str, object]:
+def run(context: Context) -> List[Result]:
     if os.geteuid():
         raise NotHere("root is needed, for huge pages and bpftrace")
     if not shutil.which("bpftrace"):
