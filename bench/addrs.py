@@ -36,11 +36,11 @@ from pathlib import Path
 from statistics import median
 from typing import Dict, List, NamedTuple
 
-from daemon import BenchError, NotHere, Process, wait_until
-from machine import describe_tree
+from machine import NotHere, describe_tree
 from report import (Context, Result, number, ratio_cells, ratio_line,
                     table)
 from stats import ratio
+from switch import Failed, Process, wait_until
 
 SIZES = (64, 256, 1024)
 N_ROUNDS = 10                   # In each process.
@@ -52,7 +52,7 @@ def output(*argv: str) -> str:
     done = subprocess.run(argv, text=True, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode:
-        raise BenchError(f"{' '.join(argv)[:100]}: {done.stdout.strip()}")
+        raise Failed(f"{' '.join(argv)[:100]}: {done.stdout.strip()}")
     return done.stdout
 
 

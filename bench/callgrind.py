@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
-from daemon import BenchError, Switch, wait_until
 from machine import Threads
+from switch import Failed, Switch, wait_until
 
 # The source files of the accounting.
 OURS = re.compile(r"/(\w+-)?cost(-\w+)?\.[ch]$")
@@ -90,7 +90,7 @@ class CallgrindSwitch(Switch):
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, timeout=self.timeout)
         if done.returncode:
-            raise BenchError(f"vgdb: {done.stdout.strip()}")
+            raise Failed(f"vgdb: {done.stdout.strip()}")
 
     def instrument(self, on: bool = True) -> None:
         """Waits until no function runs, of which callgrind would lose track,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Dict, Optional
 
-from daemon import BenchError, Switch
 from machine import Cores, Threads
+from switch import Failed, Switch
 
 
 class DpdkSwitch(Switch):
@@ -40,17 +40,13 @@ class DpdkSwitch(Switch):
     def add_port(self, name: str, devargs: str, *settings: str) -> None:
         """Adds port 'name' to the bridge, with 'settings' of its
         interface."""
-        self.vsctl("add-port", "br0", name, "--", "set", "Interface", name,
-                   "type=dpdk", f"options:dpdk-devargs={devargs}", *settings)
-        error = self.vsctl("get", "Interface", name, "error").strip()
-        if error != "[]":
-            raise BenchError(f"port {name}: {error}")
+        self.add_ports([name], "type=dpdk",
+                       f"options:dpdk-devargs={devargs}", *settings)
 
     def forward(self, *flows: str) -> None:
         """Adds OpenFlow 'flows', and looks for the PMD thread."""
-        for flow in flows:
-            self.ofctl("add-flow", f"{self.directory}/br0.mgmt", flow)
+        self.add_flows(*flows)
         self.threads = Threads(self.vswitchd.pid)
         self.pmd = self.threads.find("pmd")
         if len(self.pmd) != 1:
-            raise BenchError(f"{len(self.pmd)} PMD threads instead of one")
+            raise Failed(f"{len(self.pmd)} PMD threads instead of one")

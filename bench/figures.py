@@ -24,7 +24,7 @@ from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
                     Tuple, Union)
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
 import addrs                                                   # noqa: E402
 import memory                                                  # noqa: E402
 import scale                                                   # noqa: E402

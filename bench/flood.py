@@ -36,9 +36,10 @@ from statistics import median
 from typing import Dict, List, Tuple
 
 from callgrind import CallgrindSwitch, Count, parse_profile
-from daemon import BenchError, NotHere
+from machine import NotHere
 from packets import make_packet
 from report import Context, Result, table
+from switch import Failed
 
 PORTS = (100, 1000, 3000)
 OVS_TYPE = {"dummy": "dummy", "tap": "internal", "veth": '""'}
@@ -83,22 +84,12 @@ class FloodSwitch(CallgrindSwitch):
                    "other_config:max-revalidator=3600000")
         self.start()
         if kind == "veth":
-            links = "".join(f"link add p{i} type veth peer name q{i}\n"
-                            f"link set q{i} up\n" for i in range(n_ports))
-            within = ["nsenter", "--net", f"--target={self.vswitchd.pid}"]
-            # They would get packets of the kernel.
-            subprocess.run(
-                [*within, "sysctl", "-q", "-w",
-                 "net.ipv6.conf.default.disable_ipv6=1"], check=True)
-            subprocess.run([*within, "ip", "-batch", "-"], input=links,
-                           text=True, check=True)
-        ports: List[str] = []
-        for i in range(n_ports):
-            ports += ["--", "add-port", "br0", f"p{i}", "--", "set",
-                      "Interface", f"p{i}", f"type={OVS_TYPE[kind]}"]
-        self.vsctl(*ports[1:])
-        self.ofctl("add-flow", f"{directory}/br0.mgmt",
-                   "actions=" + ("flood" if kind == "dummy" else "drop"))
+            self.ip(*(line for i in range(n_ports) for line in (
+                f"link add p{i} type veth peer name q{i}",
+                f"link set q{i} up")))
+        self.add_ports((f"p{i}" for i in range(n_ports)),
+                       f"type={OVS_TYPE[kind]}")
+        self.add_flows("actions=" + ("flood" if kind == "dummy" else "drop"))
         self.appctl("time/stop")
         self.instrument()
 
@@ -156,7 +147,7 @@ class FloodSwitch(CallgrindSwitch):
                 return
             last = each
             time.sleep(0.5)
-        raise BenchError("iterations of the main loop differ")
+        raise Failed("iterations of the main loop differ")
 
     def measure(self, what: str, wake_up: Count = Count(0, 0, 0)) -> Count:
         """Returns what a request takes, without iterations of the main loop if
@@ -173,7 +164,7 @@ class FloodSwitch(CallgrindSwitch):
         (few, few_iterations), (many, many_iterations) = counts
         iterations = many_iterations - few_iterations
         if iterations <= 0:
-            raise BenchError("the main loop did not run under callgrind")
+            raise Failed("the main loop did not run under callgrind")
 
         def each(few: float, many: float, wake_up: float) -> float:
             if what == "wake-up":

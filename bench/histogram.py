@@ -21,10 +21,10 @@ from pathlib import Path
 from statistics import median
 from typing import Dict, List, Optional
 
-from daemon import BenchError, prepare_child
 from machine import describe_tree
 from report import Context, Result, ratio_line, table
 from stats import ratio
+from switch import Failed, prepare_child
 
 N_ROUNDS = 5
 BUDGET_NS = 10.0
@@ -39,7 +39,7 @@ def output(*argv: str) -> str:
                           start_new_session=True,
                           preexec_fn=lambda: prepare_child(-20))
     if done.returncode:
-        raise BenchError(f"{' '.join(argv)}: {done.stdout.strip()}")
+        raise Failed(f"{' '.join(argv)}: {done.stdout.strip()}")
     return done.stdout
 
 
@@ -59,7 +59,7 @@ def build_hdr(context: Context) -> Optional[str]:
 def run(context: Context) -> List[Result]:
     ovstest = str(context.ovs / "tests/ovstest")
     if not os.access(ovstest, os.X_OK):
-        raise BenchError(f"{ovstest} is missing: build the tree first")
+        raise Failed(f"{ovstest} is missing: build the tree first")
     n = "1000000" if context.args.quick else "10000000"
     commands = {"record": [ovstest, "test-cost-histogram", "benchmark", n],
                 "event": [ovstest, "test-cost", "benchmark", n]}
@@ -78,7 +78,7 @@ def run(context: Context) -> List[Result]:
                     times.setdefault(what, []).append(float(match.group(2)))
         context.progress(f"round {number + 1} of {n_rounds}")
     if "record" not in times:
-        raise BenchError(f"{ovstest} does not say what a record takes")
+        raise Failed(f"{ovstest} does not say what a record takes")
 
     print(table(["", "ns", "min", "max"],
                 [[name, *(f"{value:.1f}" for value in

@@ -28,9 +28,10 @@ from statistics import median
 from typing import Dict, List, Tuple
 
 from callgrind import CallgrindSwitch, Count, parse_profile
-from daemon import BenchError, NotHere, Switch, wait_until
+from machine import NotHere
 from packets import make_packet
 from report import Context, Result, ratio_line, table
+from switch import Failed, Switch, wait_until
 from upcalls import COMPARISONS, OFF, STOCK, VARIANTS, Variant
 
 N_WARM_UP = 100                         # Packets.
@@ -57,20 +58,15 @@ class CountedSwitch(CallgrindSwitch):
                    "other_config:max-revalidator=36000000")
         try:
             self.start()
-        except BenchError:
+        except Failed:
             if self.vswitchd.popen.poll() == -signal.SIGILL:
                 raise NotHere(f"{self.tree} is built for a CPU that valgrind "
                               "does not know; -march=haswell is fine")
             raise
-        self.vsctl(
-            "add-br", "br0", "--", "set", "Bridge", "br0",
-            "datapath_type=dummy", "fail-mode=secure",
-            "--", "add-port", "br0", "p1",
-            "--", "set", "Interface", "p1", "type=dummy", "ofport_request=1",
-            "--", "add-port", "br0", "p2",
-            "--", "set", "Interface", "p2", "type=dummy", "ofport_request=2")
-        self.ofctl("add-flow", f"{self.directory}/br0.mgmt",
-                   "in_port=1,actions=output:2")
+        self.vsctl("add-br", "br0", "--", "set", "Bridge", "br0",
+                   "datapath_type=dummy", "fail-mode=secure")
+        self.add_ports(["p1", "p2"], "type=dummy")
+        self.add_flows("in_port=p1,actions=output:p2")
         self.appctl("upcall/disable-megaflows")
         self.appctl("upcall/set-flow-limit", "200000")
         self.instrument()
@@ -91,13 +87,13 @@ class CountedSwitch(CallgrindSwitch):
             n -= now
             wait_until(lambda: self.n_upcalls() >= expected, "upcalls")
         if self.n_upcalls() != expected:
-            raise BenchError("there are more upcalls than packets")
+            raise Failed("there are more upcalls than packets")
 
     def counted(self) -> Count:
         """Returns what was counted since the last time."""
         count = parse_profile(self.dump())
         if not count.total:
-            raise BenchError("callgrind has not seen dp_netdev_input__()")
+            raise Failed("callgrind has not seen dp_netdev_input__()")
         return count
 
     def measure(self, variant: Variant) -> Count:

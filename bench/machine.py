@@ -12,10 +12,15 @@ import subprocess
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
-from daemon import NotHere
+from switch import Failed
 
 CPUS = Path("/sys/devices/system/cpu")
 HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
+
+
+class NotHere(Failed):
+    """A benchmark, or a part of it, can't run on this machine or with these
+    trees; the text says why."""
 
 
 def read(path: Path) -> str:

@@ -18,8 +18,8 @@ import re
 import subprocess
 from typing import List, Tuple
 
-from daemon import BenchError
 from report import Context, Result, table
+from switch import Failed
 
 PORTS = (2000, 10000)
 THREADS = (1, 8)
@@ -30,7 +30,7 @@ LINE = re.compile(r"^(.*?): ([0-9.]+) MB, ([0-9.]+) MB resident,", re.M)
 def run(context: Context) -> List[Result]:
     ovstest = str(context.ovs / "tests/ovstest")
     if not os.access(ovstest, os.X_OK):
-        raise BenchError(f"{ovstest} is missing: build the tree first")
+        raise Failed(f"{ovstest} is missing: build the tree first")
     results: List[Result] = []
     for n_ports, n_threads in itertools.product(PORTS, THREADS):
         done = subprocess.run(
@@ -39,7 +39,7 @@ def run(context: Context) -> List[Result]:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         found = LINE.findall(done.stdout)
         if done.returncode or len(found) != 3:
-            raise BenchError(f"{ovstest}: {done.stdout.strip()}")
+            raise Failed(f"{ovstest}: {done.stdout.strip()}")
         context.progress(f"{n_ports:,} ports, {n_threads} threads")
         results.append(Result(f"{n_ports} ports, {n_threads} threads", "MB", {
             "accounted for": [float(a) for _, a, _ in found],

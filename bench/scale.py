@@ -24,10 +24,10 @@ from pathlib import Path
 from statistics import median
 from typing import Dict, List
 
-from daemon import Switch, wait_until
 from machine import Cores, Threads, choose_cores
 from packets import make_packet
 from report import Context, Result, ratio_line, table
+from switch import Switch, wait_until
 
 N_PORTS = 3000
 N_THREADS = 32
@@ -60,15 +60,10 @@ class ScaleSwitch(Switch):
                    "other_config:max-idle=3600000",
                    "other_config:max-revalidator=3600000")
         self.start()
-        ports: List[str] = []
-        for i in range(n_ports):
-            ports += ["--", "add-port", "br0", f"p{i}", "--", "set",
-                      "Interface", f"p{i}", "type=dummy"]
-        self.vsctl(*ports[1:])
-        self.vsctl("add-port", "br0", "source", "--", "set", "Interface",
-                   "source", "type=dummy-pmd", f"options:n_rxq={n_threads}")
-        self.ofctl("add-flow", f"{directory}/br0.mgmt",
-                   "in_port=source,actions=flood")
+        self.add_ports((f"p{i}" for i in range(n_ports)), "type=dummy")
+        self.add_ports(["source"], "type=dummy-pmd",
+                       f"options:n_rxq={n_threads}")
+        self.add_flows("in_port=source,actions=flood")
 
     def flood(self, queue: int) -> int:
         """Has a packet sent to all ports, by the thread of rx 'queue'.

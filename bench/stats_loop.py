@@ -30,7 +30,6 @@ the database must be what the kernel counts.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import shutil
@@ -39,18 +38,16 @@ import subprocess
 import time
 from pathlib import Path
 from statistics import median
-from typing import Dict, Iterator, List, NamedTuple
+from typing import Dict, List, NamedTuple
 
-from daemon import BenchError, NotHere, Switch, wait_until
-from machine import Threads, has_kernel_datapath, read
+from machine import NotHere, Threads, has_kernel_datapath, read
 from report import Context, Result, ratio_line, table
+from switch import Failed, Switch, wait_until
 
 N_PORTS = 1024
 N_ROUNDS = 10                   # In each measurement.
 INTERVAL = 5000                 # The least stats-update-interval, ms.
 GOAL = 2                        # Times faster.
-CLONE_NEWNET = 0x40000000
-LIBC = ctypes.CDLL(None, use_errno=True)
 KINDS = ("dummy", "veth", "tap", "kernel")
 COUNTERS = ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes")
 
@@ -71,28 +68,6 @@ class Times(NamedTuple):
     cpu: float
 
 
-@contextlib.contextmanager
-def namespace_of(pid: int) -> Iterator[None]:
-    """Has this thread in the network namespace of 'pid'."""
-    with open("/proc/thread-self/ns/net", "rb") as own, \
-            open(f"/proc/{pid}/ns/net", "rb") as other:
-        if LIBC.setns(other.fileno(), CLONE_NEWNET):
-            raise BenchError(os.strerror(ctypes.get_errno()))
-        try:
-            yield
-        finally:
-            LIBC.setns(own.fileno(), CLONE_NEWNET)
-
-
-def ip_batch(directory: Path, lines: List[str]) -> None:
-    path = directory / "ip.batch"
-    path.write_text("\n".join(lines) + "\n")
-    done = subprocess.run(["ip", "-batch", str(path)], text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if done.returncode:
-        raise BenchError(f"ip: {done.stdout.strip()}")
-
-
 class StatsSwitch(Switch):
     """A switch with N_PORTS ports of a kind whose clock is stopped."""
 
@@ -106,28 +81,19 @@ class StatsSwitch(Switch):
         self.start()
         pid = self.vswitchd.pid
         self.main = Threads(pid).directory / str(pid)
-        with namespace_of(pid):
-            for which in ("default", "all"):
-                path = Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
-                if path.exists():
-                    path.write_text("1")
-            if self.kind in ("veth", "kernel"):
-                ip_batch(self.directory, [
-                    line for i in range(N_PORTS) for line in
-                    (f"link add v{i} type veth peer name w{i}",
-                     f"link set v{i} up", f"link set w{i} up")])
         kind = {"dummy": "dummy", "tap": "internal"}.get(self.kind, "system")
         datapath = "system" if self.kind == "kernel" else "netdev"
-        words = ["add-br", "br0", "--", "set", "bridge", "br0",
-                 f"datapath_type={datapath}", "fail-mode=secure"]
-        for i in range(N_PORTS):
-            words += ["--", "add-port", "br0", f"v{i}", "--", "set",
-                      "interface", f"v{i}", f"type={kind}"]
-        self.vsctl(*words)
-        with namespace_of(pid):
-            if self.kind == "tap":
-                ip_batch(self.directory,
-                         [f"link set v{i} up" for i in range(N_PORTS)])
+        ports = [f"v{i}" for i in range(N_PORTS)]
+        self.ip(*(line for port in ports for line in (
+            f"link add {port} type veth peer name w{port}",
+            f"link set {port} up", f"link set w{port} up")
+            if kind == "system"))
+        self.vsctl("add-br", "br0", "--", "set", "bridge", "br0",
+                   f"datapath_type={datapath}", "fail-mode=secure")
+        self.add_ports(ports, f"type={kind}")
+        self.ip(*(f"link set {port} up" for port in ports
+                  if self.kind == "tap"))
+        with self.in_netns():
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         self.attach()
         self.appctl("time/stop")
@@ -172,7 +138,7 @@ class StatsSwitch(Switch):
         latest = -1
         while n_same < 5:
             if time.monotonic() > deadline:
-                raise BenchError("the main thread does not come to rest")
+                raise Failed("the main thread does not come to rest")
             time.sleep(0.01)
             now = Threads.schedstat(tasks)[0]
             asleep = all(read(task / "stat").rpartition(")")[2].split()[0]
@@ -207,13 +173,13 @@ class StatsSwitch(Switch):
             total += self.cpu_ns() - start
             n += self.count() - before
         if n != (N_ROUNDS * (N_PORTS + 1) if due else 0):
-            raise BenchError(f"{n} statistics in {N_ROUNDS} rounds of "
-                             f"{N_PORTS + 1} ports")
+            raise Failed(f"{n} statistics in {N_ROUNDS} rounds of "
+                         f"{N_PORTS + 1} ports")
         n_loops = N_ROUNDS if due else 0
         wait_until(lambda: len(self.loops()) >= known + n_loops, "bpftrace")
         loops = self.loops()[known:]
         if len(loops) != n_loops:
-            raise BenchError(f"{len(loops)} transactions in {n_loops} loops")
+            raise Failed(f"{len(loops)} transactions in {n_loops} loops")
         return Times(median(loops) if loops else 0, total / N_ROUNDS / 1e6)
 
     def verify(self) -> None:
@@ -222,7 +188,7 @@ class StatsSwitch(Switch):
             return
         # A tap device sends what the switch receives.
         swap = {"rx": "tx", "tx": "rx"} if self.kind == "tap" else {}
-        with namespace_of(self.vswitchd.pid):
+        with self.in_netns():
             for i in range(0, N_PORTS, 97):
                 dev = f"v{i}"
                 found = self.vsctl("get", "Interface", dev, "statistics")
@@ -236,8 +202,8 @@ class StatsSwitch(Switch):
                     way, what = counter.split("_")
                     count = stats[swap.get(way, way)][what]
                     if int(words[counter]) != count:
-                        raise BenchError(f"{dev}: {counter} is "
-                                         f"{words[counter]}, not {count}")
+                        raise Failed(f"{dev}: {counter} is "
+                                     f"{words[counter]}, not {count}")
 
 
 def run_kind(context: Context, kind: str) -> Dict[str, Dict[str, List[float]]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from unittest import mock
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
 import callgrind                                               # noqa: E402
 import figures                                                 # noqa: E402
 import machine                                                 # noqa: E402

@@ -43,7 +43,6 @@ import contextlib
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -52,12 +51,12 @@ from statistics import median
 from typing import (Callable, Dict, List, NamedTuple, Optional, Sequence,
                     TypeVar)
 
-from daemon import BenchError, NotHere, Process, wait_until
 from dpdk import DpdkSwitch
-from machine import Cores, HugePages, choose_cores
-from packets import make_packet, write_capture
+from machine import Cores, HugePages, NotHere, choose_cores
+from packets import write_capture
 from report import Context, Result, ratio_line, table
 from stats import ratio
+from switch import Failed, Process, wait_until
 
 PAGES_PER_SWITCH = 256          # 2 MB each.
 PAGES_PER_PEER = 32
@@ -72,8 +71,6 @@ TURNS = 6                       # That both take twice, in each pair.
 CASES = ["full", "sparse", "vhost", "split", "single", "latency", "loaded",
          "rules"]
 LATENCY_CASES = ["latency", "loaded"]
-LATENCY_PACKETS = 4000          # In each round.
-LATENCY_GAP = 200e-6            # Seconds from one packet to the next.
 LATENCY_PERCENTILES = (0.5, 0.9, 0.99)
 
 
@@ -109,12 +106,8 @@ class TxSwitch(DpdkSwitch):
 
     def add_veth(self, ours: str, theirs: str) -> None:
         """Adds a pair of veth devices that only our packets go through."""
-        self.in_namespace("ip", "link", "add", ours, "type", "veth",
-                          "peer", "name", theirs)
-        for device in (ours, theirs):
-            self.in_namespace("sysctl", "-q", "-w",
-                              f"net.ipv6.conf.{device}.disable_ipv6=1")
-            self.in_namespace("ip", "link", "set", device, "up", "arp", "off")
+        self.ip(f"link add {ours} type veth peer name {theirs}",
+                f"link set {ours} up arp off", f"link set {theirs} up arp off")
 
     def add_vhost(self, name: str) -> None:
         """Adds a vhost-user port, whose peer swallows all packets."""
@@ -198,14 +191,6 @@ class TxSwitch(DpdkSwitch):
                       f"qpairs={N_QUEUES}", f"options:n_rxq={N_QUEUES}")
         self.forward(*flows)
 
-    def in_namespace(self, *command: str) -> None:
-        result = subprocess.run(
-            ["nsenter", "-t", str(self.vswitchd.pid), "-n", *command],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True)
-        if result.returncode:
-            raise BenchError(f"{' '.join(command)}: {result.stdout.strip()}")
-
     def set_interval(self, interval: int) -> None:
         self.vsctl("set", "Open_vSwitch", ".",
                    f"other_config:tx-flush-interval={interval}")
@@ -218,7 +203,7 @@ class TxSwitch(DpdkSwitch):
         def number(pattern: str) -> float:
             match = re.search(pattern, text)
             if not match:
-                raise BenchError(f"pmd-perf-show has no {pattern}:\n{text}")
+                raise Failed(f"pmd-perf-show has no {pattern}:\n{text}")
             return float(match.group(1))
 
         return Rate(number(r"Tx packets: .*\((\d+) Kpps") / 1e3,
@@ -235,53 +220,22 @@ class TxSwitch(DpdkSwitch):
         return rate if rate.cycles else self.measure()
 
     def measure_latency(self) -> List[int]:
-        """Runs ping() in the switch's namespace."""
-        program = subprocess.Popen(
-            ["nsenter", "-t", str(self.vswitchd.pid), "-n", "taskset", "-c",
-             str(self.cores.main), sys.executable, __file__],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True)
+        """Runs bench/latency in the switch's namespace."""
+        with self.in_netns():
+            program = subprocess.Popen(
+                ["taskset", "-c", str(self.cores.main), sys.executable,
+                 str(Path(__file__).with_name("latency"))],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True)
         try:
             output, _ = program.communicate(timeout=120)
         finally:
             program.kill()
             program.wait()
         if program.returncode:
-            raise BenchError(output.strip())
+            raise Failed(output.strip())
         self.check()
         return [int(ns) for ns in output.split()]
-
-
-# What runs in the namespace of a switch.
-
-def packet_socket(device: str, protocol: int = 0) -> socket.socket:
-    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-    sock.bind((device, protocol))
-    return sock
-
-
-def ping() -> List[int]:
-    """Returns how long single packets took from "in" to "out", in ns."""
-    times = []
-    with packet_socket("in") as source, packet_socket("out", 3) as sink:
-        sink.setblocking(False)
-        for i in range(LATENCY_PACKETS):
-            packet = make_packet(i % N_FLOWS, i)
-            start = now = time.perf_counter_ns()
-            source.send(packet)
-            while True:
-                now = time.perf_counter_ns()
-                try:
-                    if sink.recv(2048)[42:50] == packet[42:50]:
-                        times.append(time.perf_counter_ns() - start)
-                        break
-                except BlockingIOError:
-                    pass
-                if now - start > 1e9:
-                    raise OSError(f"packet {i} did not arrive")
-            while time.perf_counter_ns() - start < LATENCY_GAP * 1e9:
-                pass
-    return times
 
 
 # Comparing.
@@ -392,7 +346,3 @@ def run(context: Context) -> List[Result]:
         for case, variants in pings.items() for p in LATENCY_PERCENTILES]
     show(results)
     return results
-
-
-if __name__ == "__main__":
-    print(*ping(), sep="\n")

@@ -40,12 +40,12 @@ from pathlib import Path
 from statistics import median
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from daemon import BenchError, NotHere, Process, wait_until
 from dpdk import DpdkSwitch
-from machine import Cores, HugePages, choose_cores
+from machine import Cores, HugePages, NotHere, choose_cores
 from packets import write_capture
 from report import Context, Result, ratio_line, table
 from stats import Ratio, ratio
+from switch import Failed, Process, wait_until
 
 PAGES_PER_SWITCH = 64           # 2 MB each; some 50 are used.
 N_WARM_UP = 2                   # Storms that fault memory in.
@@ -134,8 +134,8 @@ class StormSwitch(DpdkSwitch):
     def tsc_hz(self) -> float:
         match = re.search(r"TSC frequency: (\d+) KHz", self.log.read_text())
         if not match:
-            raise BenchError("ovs-vswitchd does not tell the frequency of "
-                             "the time stamp counter")
+            raise Failed("ovs-vswitchd does not tell the frequency of "
+                         "the time stamp counter")
         return int(match.group(1)) * 1e3
 
     def settle(self) -> None:
@@ -149,7 +149,7 @@ class StormSwitch(DpdkSwitch):
             if now - before < 5e6:
                 return
             before = now
-        raise BenchError("ovs-vswitchd does not come to rest")
+        raise Failed("ovs-vswitchd does not come to rest")
 
     def perf(self) -> Dict[str, int]:
         """Returns the counters of the PMD thread."""
@@ -196,7 +196,7 @@ class StormSwitch(DpdkSwitch):
                     return storm
                 storms.append(storm)
         if not storms:
-            raise BenchError(
+            raise Failed(
                 f"of {perf['rx']} packets, {perf['upcalls']} were upcalls and "
                 f"{perf['lost']} were lost, {N_TRIES} times in a row")
         return min(storms, key=lambda storm: storm.waited)
@@ -215,21 +215,20 @@ class StormSwitch(DpdkSwitch):
         """Checks that what has just happened was what was meant to be."""
         n = self.n_packets
         if self.n_flows() != n:
-            raise BenchError(f"{n} upcalls installed {self.n_flows()} flows")
+            raise Failed(f"{n} upcalls installed {self.n_flows()} flows")
         if not variant.patched:
             return
-        datapath = json.loads(self.run(
-            "utilities/ovs-appctl", "--format=json", "-t", self.control,
-            "upcall/cost-show"))["accounts"][0]
+        datapath = json.loads(self.appctl(
+            "--format", "json", "upcall/cost-show"))["accounts"][0]
         stages = datapath["stages"]
         total = stages["total"]["count"]
         splits = stages["translate"]["count"]
         if total != (n if variant.accounting else 0):
-            raise BenchError(f"{variant.name}: {n} upcalls, but "
-                             f"accounting has counted {total}")
+            raise Failed(f"{variant.name}: {n} upcalls, but "
+                         f"accounting has counted {total}")
         if variant.split_interval == 1 and splits != n:
-            raise BenchError(f"{variant.name}: stages of {splits} upcalls "
-                             f"instead of {n}")
+            raise Failed(f"{variant.name}: stages of {splits} upcalls "
+                         f"instead of {n}")
 
 
 class Uprobes:
@@ -265,7 +264,7 @@ class Uprobes:
         try:
             self.bpftrace.popen.wait(10)
         except subprocess.TimeoutExpired:
-            raise BenchError("bpftrace does not end")
+            raise Failed("bpftrace does not end")
         text = self.bpftrace.output.read_text()
         return {name: int(n)
                 for name, n in re.findall(r"^@(\w+): (\d+)", text, re.M)}
@@ -352,7 +351,7 @@ class Upcalls:
                     storms = [switch.storm(UPROBES)
                               for _ in range(self.n_storms)]
                     counts = probes.counts()
-            except BenchError as error:
+            except Failed as error:
                 if "bpftrace" not in str(error):
                     raise
                 self.left_out[UPROBES.name] = str(error)
@@ -361,8 +360,8 @@ class Upcalls:
             without += [switch.storm(STOCK)
                         for _ in range(self.n_storms // 2)]
         if counts != {name: n_upcalls for name in PROBED}:
-            raise BenchError(f"bpftrace counted {counts} in {n_upcalls} "
-                             "upcalls")
+            raise Failed(f"bpftrace counted {counts} in {n_upcalls} "
+                         "upcalls")
         self.add(UPROBES.name, storms)
         self.add(BESIDE_UPROBES, without)
 

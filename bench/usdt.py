@@ -35,10 +35,10 @@ from statistics import median
 from typing import Callable, Dict, List
 
 import upcalls
-from daemon import BenchError, NotHere, Process, wait_until
-from machine import Cores, HugePages, choose_cores
+from machine import Cores, HugePages, NotHere, choose_cores
 from packets import write_capture
 from report import Context, Result, ratio_line, table
+from switch import Failed, Process, wait_until
 from upcalls import PAGES_PER_SWITCH, StormSwitch, Variant
 
 WITHOUT, WITH, ATTACHED, COST = "without", "with", "attached", "cost"
@@ -88,7 +88,7 @@ class Tracer:
         try:
             self.bpftrace.popen.wait(30)
         except subprocess.TimeoutExpired:
-            raise BenchError("bpftrace does not end")
+            raise Failed("bpftrace does not end")
         found = dict(re.findall(r"^@(p\d+): (\d+)",
                                 self.bpftrace.output.read_text(), re.M))
         return [int(found.get(f"p{i}", 0)) for i in range(len(self.probes))]
@@ -112,7 +112,7 @@ def storm(switch: StormSwitch, name: str) -> float:
         counts = tracer.counts()
     n += switch.n_upcalls
     if counts != [n] * len(counts):
-        raise BenchError(f"bpftrace counted {counts} of {n} upcalls")
+        raise Failed(f"bpftrace counted {counts} of {n} upcalls")
     return cycles
 
 
@@ -132,7 +132,7 @@ def forward(switch: StormSwitch, name: str) -> float:
         ran_now, waited_now = switch.threads.schedstat(switch.pmd)
         ran, waited = ran_now - ran, waited_now - waited
         if not perf["cycles"]:
-            raise BenchError("nothing is forwarded")
+            raise Failed("nothing is forwarded")
         return perf["cycles"] * ran / (ran + waited)
 
     if name != ATTACHED:
@@ -143,8 +143,8 @@ def forward(switch: StormSwitch, name: str) -> float:
     # A burst is 32 packets.
     expected = SECONDS * switch.tsc_hz() / cycles / 32
     if not 0.7 * expected < min(counts):
-        raise BenchError(f"bpftrace counted {counts} of some "
-                         f"{expected:.0f} bursts")
+        raise Failed(f"bpftrace counted {counts} of some "
+                     f"{expected:.0f} bursts")
     return cycles
 
 
