@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -76,7 +77,9 @@ type vswitch struct {
 	tree  string
 	dir   string
 	cmd   *exec.Cmd
-	flows int // Sent so far, each packet one.
+	stdin io.Closer // Ends the switch.
+	pid   int       // Of ovs-vswitchd.
+	flows int       // Sent so far, each packet one.
 }
 
 func startSwitch(t testing.TB) *vswitch {
@@ -89,15 +92,8 @@ func startSwitch(t testing.TB) *vswitch {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &vswitch{t: t, tree: tree, dir: dir}
-	s.tool("ovsdb/ovsdb-tool", "create", "conf.db", tree+"/vswitchd/vswitch.ovsschema")
-	run(t, s.command("ovsdb/ovsdb-server", "--pidfile", "--log-file",
-		"--no-chdir", "--remote=punix:"+dir+"/db.sock", "conf.db"))
-	waitFor(t, "ovsdb-server", func() bool {
-		_, err := os.Stat(dir + "/db.sock")
-		return err == nil
-	})
-	s.tool("utilities/ovs-vsctl", "--no-wait", "init")
 	s.start()
+	t.Cleanup(s.stop)
 	s.tool("utilities/ovs-vsctl", "add-br", "br0", "--", "set", "bridge", "br0",
 		"datapath_type=dummy", "fail-mode=secure",
 		"--", "add-port", "br0", "p0", "--", "set", "interface", "p0", "type=dummy",
@@ -106,15 +102,32 @@ func startSwitch(t testing.TB) *vswitch {
 	return s
 }
 
-// start starts ovs-vswitchd, as a new process.
+// start starts ovsdb-server and ovs-vswitchd, as new processes.
 func (s *vswitch) start() {
-	s.cmd = s.command("vswitchd/ovs-vswitchd", "--pidfile", "--log-file",
-		"--no-chdir", "--enable-dummy", "--disable-system", "unix:"+s.dir+"/db.sock")
-	run(s.t, s.cmd)
-	waitFor(s.t, "ovs-vswitchd", func() bool {
-		text, err := os.ReadFile(s.dir + "/ovs-vswitchd.pid")
-		return err == nil && strings.TrimSpace(string(text)) == strconv.Itoa(s.cmd.Process.Pid)
-	})
+	s.t.Helper()
+	s.cmd = exec.Command("python3", "../../tools/switch.py", s.tree, s.dir,
+		"--enable-dummy", "--disable-system")
+	s.cmd.Stderr = os.Stderr
+	stdin, err := s.cmd.StdinPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.stdin = stdin
+	stdout, err := s.cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := fmt.Fscan(stdout, &s.pid); err != nil {
+		s.t.Fatal("the switch does not start: ", err)
+	}
+}
+
+func (s *vswitch) stop() {
+	s.stdin.Close()
+	s.cmd.Wait()
 }
 
 // prepare makes each packet an upcall of its own.
@@ -123,26 +136,19 @@ func (s *vswitch) prepare() {
 	s.call("upcall/disable-megaflows")
 }
 
-// restart kills ovs-vswitchd and starts another one.
+// restart ends the switch and starts it again.
 func (s *vswitch) restart() {
-	stop(s.cmd)
+	s.stop()
 	s.start()
-	s.tool("utilities/ovs-vsctl", "set", "bridge", "br0", "other_config:again=yes")
 	s.prepare()
-}
-
-func (s *vswitch) command(program string, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(s.tree, program), args...)
-	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+s.dir, "OVS_LOGDIR="+s.dir,
-		"OVS_DBDIR="+s.dir, "OVS_SYSCONFDIR="+s.dir,
-		"PYTHONPATH="+s.tree+"/python", "PYTHONDONTWRITEBYTECODE=yes")
-	return cmd
 }
 
 func (s *vswitch) tool(program string, args ...string) {
 	s.t.Helper()
-	cmd := s.command(program, args...)
+	cmd := exec.Command(filepath.Join(s.tree, program), args...)
+	cmd.Dir = s.dir
+	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+s.dir,
+		"PYTHONPATH="+s.tree+"/python", "PYTHONDONTWRITEBYTECODE=yes")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.t.Fatalf("%v: %v: %s", cmd.Args, err, out)
 	}

@@ -367,7 +367,7 @@ func TestHang(t *testing.T) {
 	good.send(3)
 	address := serve(t, ovscost.Options{Timeout: 3 * time.Second,
 		Targets: []string{hung.socket(), good.socket()}})
-	if err := hung.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := syscall.Kill(hung.pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	get(t, "http://"+address,
