@@ -301,6 +301,12 @@ class Switch:
         return self.spawn("ovs-cost", ["ovs-cost", "record", *options, "-o",
                                        str(path)])
 
+    def wait_for(self, process: Process) -> None:
+        """Waits until 'process' has ended.  Raises Failed if it has failed."""
+        self.processes.remove(process)
+        if process.popen.wait():
+            raise Failed(f"{process.name}: {process.tail()}")
+
     def spawn(self, name: str, argv: Sequence[str],
               nice: int = 0) -> Process:
         process = Process(name, argv, self.env,
