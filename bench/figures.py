@@ -50,7 +50,7 @@ SIZE_RE = re.compile(r"(?<![\w.])[\d,.]*\d\s+[kM]B\b")
 NO_FIGURE_RE = re.compile(r"^    .*$|``.*?``|`.*?`|\bGo 1\.\d+", re.M)
 NO_FIGURES = {"bench/README.rst": RATIO_RE,
               # us a flow, in a table that is computed.
-              "Documentation/topics/revalidator-cost.rst": re.compile("0.95")}
+              "bench/revalidators.rst": re.compile("0.95")}
 
 
 class Failure(Exception):
@@ -349,7 +349,7 @@ def best_and_worst(ratios: List[Tuple[str, str]], of: str) -> str:
 
 def make_summary() -> str:
     """Returns what the block "summary" has to be: the best and the worst of
-    what tx-cost.rst has."""
+    what accounting.rst and output-queues.rst have."""
     names = ["txqueue-forward", "flood-all", "flood-10000", "memory"]
     data = {name: load(name) for name in names}
     results = {name: data[name]["results"][name.partition("-")[0]]
@@ -388,7 +388,8 @@ def make_summary() -> str:
         f"{memory.N_BURSTS:,} bursts to each port. "
         "Made from " + ", ".join(f"`{name}.json`" for name in names)
         + f" in `bench/results`, on Linux {kernels}; "
-        "[tx-cost.rst](Documentation/topics/tx-cost.rst) has all of it.\n")
+        "[accounting.rst](bench/accounting.rst) and "
+        "[output-queues.rst](bench/output-queues.rst) have all of it.\n")
 
 
 def make(name: str, markdown: bool) -> str:
