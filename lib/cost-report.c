@@ -1856,7 +1856,7 @@ register_command(const struct cost_report *report, const char *name,
 }
 
 /* Makes the settings apply to 'report', and registers its commands, whose
- * arguments are documented in lib/upcall-cost-unixctl.man. */
+ * arguments are documented in lib/cost-unixctl.man. */
 void
 cost_report_register(const struct cost_report *report)
 {
