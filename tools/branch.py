@@ -679,7 +679,8 @@ def export_branch(args: argparse.Namespace) -> None:
     blobs: Dict[str, Tuple[str, str, str]] = {}
     fresh: List[registry.Entry] = []
     gone = [entry for topic in project.read_topics()
-            for commit in topic.commits if commit.name in state["names"].split()
+            for commit in topic.commits
+            if commit.name in state["names"].split()
             for file, words in commit.files.items() if file not in tip
             for entry in registry.entries(file, words)]
     news = registry.read_news(TOP / "patches/NEWS")
