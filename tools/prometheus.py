@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds Go and Prometheus, or gets it, for tools/check-exporter and
+"""Finds Go and Prometheus, or gets it, for exporter.py and
 bench/fleet."""
 
 from __future__ import annotations

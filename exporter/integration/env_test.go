@@ -2,7 +2,7 @@
 
 // Package integration tests the exporter with real switches and a real
 // Prometheus.  OVS_COST_TREE is the built tree of Open vSwitch, PROMETHEUS the
-// program; tools/check-exporter sets them.
+// program; stage "exporter" sets them.
 package integration
 
 import (

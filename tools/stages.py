@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stages of the project's tests, for check.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, List, Optional, Union
+
+import exporter
+import long
+import mutations
+from autotest import JOBS, Job
+from suites import (OURS, Tests, huge_pages, namespaces, upstream,
+                    virtual_machine)
+
+
+@dataclass
+class Stage:
+    name: str
+    what: str
+    # A function, or a program, which writes to the file after --results.
+    run: Union[Callable[[Job], Optional[int]], List[str]]
+    # Seconds without the end of a test, on a quiet machine, until it counts as
+    # hanging.
+    limit: float
+    # "check" and "all" run the stage, "long" does so together with "all".
+    runs: str = ""
+    required: bool = True       # No test of it may be skipped with --require.
+    together: bool = False      # With other such stages before and after it.
+
+
+def patterns(text: str) -> List[str]:
+    return text.strip().splitlines()
+
+
+# In the lists below are names of tests, with "*" for any text.
+
+# Tests of Open vSwitch that tell most: upcalls, revalidators, and commands of
+# ofproto-dpif.
+QUICK = patterns("""
+ofproto-dpif.at: ofproto-dpif - *revalidator*
+ofproto-dpif.at: ofproto-dpif - *slow*
+ofproto-dpif.at: ofproto-dpif - balance-tcp bonding, different recirc flow
+ofproto-dpif.at: ofproto-dpif - controller*
+ofproto-dpif.at: ofproto-dpif - fragment handling - *
+ofproto-dpif.at: ofproto-dpif - packet-out recirculation*
+ofproto-dpif.at: ofproto-dpif - sFlow packet sampling - IPv4 collector
+ofproto-dpif.at: ofproto-dpif - Flow IPFIX sanity check
+ofproto-dpif.at: ofproto-dpif - NetFlow active expiration - IPv4 collector
+ofproto-dpif.at: ofproto-dpif - flow stats*
+ofproto-dpif.at: ofproto-dpif - ovs-appctl dpif/*
+ofproto-dpif.at: ofproto-dpif - conntrack - controller
+ofproto-dpif.at: ofproto-dpif - conntrack - recirc,commit
+ofproto-dpif.at: ofproto-dpif - datapath port number change
+ofproto-dpif.at: ofproto-dpif - Cleanup missing datapath flows
+ofproto-dpif.at: ofproto-dpif megaflow - *
+ofproto-dpif.at: ofproto-dpif packet-out *
+""") + [f"{file}.at: *" for file in """
+    pmd dpctl bridge drop-stats ovs-vswitchd netdev-type packet-type-aware
+    check-structs unixctl-py""".split()]
+
+# Tests of Open vSwitch that the series can affect: upcalls and their users,
+# the userspace datapath, ports, ovs-appctl and libraries.
+FILES = [f"{file}.at: *" for file in """
+    ofproto ofproto-dpif dpif-netdev dpctl pmd alb odp bridge ovs-vswitchd
+    netdev-type ovs-router bfd cfm lacp stp rstp drop-stats learn
+    mcast-snooping mpls-xlate nsh packet-type-aware tunnel tunnel-push-pop
+    tunnel-push-pop-ipv6 check-structs classifier completion daemon heap
+    library stopwatch unixctl-py vlog""".split()]
+
+# Tests with the kernel datapath that tell most: upcalls that are counted, that
+# are lost, those of a socket for each port; and how another kernel sends
+# addresses and statistics.
+KERNEL = patterns("""
+system-upcall-cost-kernel.at: *: as many upcalls as new flows
+system-upcall-cost-kernel.at: *: lost upcalls
+system-upcall-cost-kernel.at: *: a socket for each port
+system-interface.at: interface - statistics of *
+system-netdev-addrs.at: netdev addrs - addresses of all kinds
+system-netdev-addrs.at: netdev addrs - one device is read alone
+""")
+
+# Tests of Open vSwitch with the kernel datapath.  All of them would take hours
+# where the machine is emulated.
+KERNEL_UPSTREAM = patterns("""
+system-traffic.at: datapath - ping between two ports
+system-traffic.at: datapath - ping between two ports on vlan
+system-traffic.at: datapath - simulated flow action update
+system-traffic.at: conntrack - controller
+system-traffic.at: conntrack - force commit
+system-traffic.at: conntrack - IPv4 ping
+system-traffic.at: conntrack - multiple bridges
+system-traffic.at: conntrack - ct_mark
+""")
+
+STAGES = [
+    Stage("tools", "tests of tools/, bench/ and ./bootstrap",
+          ["check-tools"], 60, "check", together=True),
+    Stage("suite", "this project's tests in Open vSwitch's main suite, and "
+          "those of OVS that the series can affect",
+          Tests("testsuite", jobs=JOBS, quick=[OURS, *QUICK],
+                all=[OURS, *FILES]),
+          120, "check", together=True),
+    Stage("system", "tests with real devices, as root, in namespaces",
+          Tests("system-userspace-testsuite", namespaces, upstream=["*"]),
+          120, "check", together=True),
+    Stage("dpdk", "tests with DPDK, as root, on virtual devices and huge "
+          "pages; by default in a build with DPDK",
+          Tests("system-dpdk-testsuite", huge_pages, upstream=["*"]),
+          180, "check"),
+    Stage("kernel", "tests with the kernel datapath, as root, in a virtual "
+          "machine",
+          Tests("system-kmod-testsuite", virtual_machine, quick=KERNEL,
+                upstream=KERNEL_UPSTREAM), 600, "check"),
+    Stage("exporter", "the exporter, with a real Prometheus, and its rules",
+          exporter.check, 240, "all"),
+    Stage("lint", "style and form of everything in the repository",
+          ["lint", "{ovs}"], 180, "all"),
+    Stage("long", "checks that take long and rarely fail",
+          long.check, 1800, "long", required=False),
+    Stage("upstream", "all of OVS's main suite, patched against stock",
+          upstream, 240, required=False),
+    Stage("mutations", "faults that tests must notice",
+          mutations.check, 600, required=False),
+]
