@@ -39,9 +39,8 @@ from autotest import (FAIL, PASS, SKIP, TODO, CanNotRun, Job,  # noqa: E402
                       Result)
 from stages import STAGES, Stage                               # noqa: E402
 
-# Most of a test's time goes into starting programs.  On each processor of the
-# machine for which the limits of the stages were set, starting this many takes
-# this many seconds.
+# Most of a test's time goes into starting programs.  On the machine for which
+# the limits of the stages were set, starting this many takes so many seconds.
 SPEED_PROGRAMS = 400
 SPEED_SECONDS = 0.25
 
@@ -197,17 +196,12 @@ def minutes(seconds: float) -> str:
 
 def slowness() -> float:
     """Returns how many times slower than a quiet machine of SPEED_SECONDS this
-    one is now; 1 if it is faster."""
-    n_cpus = len(os.sched_getaffinity(0))
-    script = f"i=0; while test $((i += 1)) -le {SPEED_PROGRAMS}; do " \
-             "/bin/true; done"
+    one is now, or will be as others get their share; 1 if it is faster."""
     start = time.monotonic()
-    for process in [subprocess.Popen(["/bin/sh", "-c", script])
-                    for _ in range(n_cpus)]:
-        process.wait()
-    took = time.monotonic() - start
-    # In the long run, others get their share of the processors.
-    return max(took / SPEED_SECONDS, 1 + os.getloadavg()[0] / n_cpus)
+    subprocess.run(["/bin/sh", "-c", "i=0; while test $((i += 1)) -le "
+                    f"{SPEED_PROGRAMS}; do /bin/true; done"], check=True)
+    return max((time.monotonic() - start) / SPEED_SECONDS,
+               1 + os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
 class Line:

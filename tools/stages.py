@@ -82,16 +82,11 @@ system-netdev-addrs.at: netdev addrs - one device is read alone
 
 # Tests of Open vSwitch with the kernel datapath.  All of them would take hours
 # where the machine is emulated.
-KERNEL_UPSTREAM = patterns("""
-system-traffic.at: datapath - ping between two ports
-system-traffic.at: datapath - ping between two ports on vlan
-system-traffic.at: datapath - simulated flow action update
-system-traffic.at: conntrack - controller
-system-traffic.at: conntrack - force commit
-system-traffic.at: conntrack - IPv4 ping
-system-traffic.at: conntrack - multiple bridges
-system-traffic.at: conntrack - ct_mark
-""")
+KERNEL_UPSTREAM = [f"system-traffic.at: {title}" for title in (
+    "datapath - ping between two ports", "datapath - ping between * on vlan",
+    "datapath - simulated flow action update", "conntrack - controller",
+    "conntrack - force commit", "conntrack - IPv4 ping",
+    "conntrack - multiple bridges", "conntrack - ct_mark")]
 
 STAGES = [
     Stage("tools", "tests of tools/, bench/ and ./bootstrap",
