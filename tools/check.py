@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the project's tests in stages, the cheap and telling ones first.
 
-Every stage runs, whatever has failed before.  A stage in which no test ends
-for some minutes is stopped, with all its processes; how long that is depends
+Every stage runs, whatever has failed before.  A stage in which no test ends,
+and which prints nothing, for some minutes is stopped, with all its processes; how long that is depends
 on how fast the machine is at the start.  While stages run, a line shows their
 progress: on a terminal it is updated, elsewhere there is a new one at least
 each half minute.  At the end comes a summary, with what failed and what could

@@ -28,31 +28,25 @@ EXPORTER = t.TOP / "exporter"
 MONITORING = t.TOP / "monitoring"
 
 
-class Checks:
-    """Runs checks and keeps their verdicts."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-
-    def add(self, name: str, status: str, detail: str = "") -> None:
-        self.job.add(name, status, detail)
-        print(f"{name:55} {status}" + (f" ({detail})" if detail else ""),
-              flush=True)
-
-    def run(self, name: str, command: List[str], cwd: Path,
-            quiet: bool = False) -> None:
-        """Passes if 'command' succeeds, and if 'quiet', without a word."""
-        done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True,
-                              check=False)
-        bad = done.returncode or (quiet and done.stdout.strip())
-        if bad:
-            print(done.stdout)
-        self.add(name, FAIL if bad else PASS)
+def add(job: Job, name: str, status: str, detail: str = "") -> None:
+    job.add(name, status, detail)
+    print(f"{name:55} {status}" + (f" ({detail})" if detail else ""),
+          flush=True)
 
 
-def go_test(checks: Checks, title: str, *packages: str) -> None:
+def run(job: Job, name: str, command: List[str], cwd: Path = EXPORTER,
+        quiet: bool = False) -> None:
+    """Passes if 'command' succeeds, and if 'quiet', without a word."""
+    done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False)
+    bad = done.returncode or (quiet and done.stdout.strip())
+    if bad:
+        print(done.stdout)
+    add(job, name, FAIL if bad else PASS)
+
+
+def go_test(job: Job, title: str, *packages: str) -> None:
     """Runs Go tests, each of which is a verdict."""
     for package in packages:
         with subprocess.Popen(
@@ -69,17 +63,17 @@ def go_test(checks: Checks, title: str, *packages: str) -> None:
                 if match:
                     status = match.group(1).lower()
                     failed |= status == FAIL
-                    checks.add(f"{title}: {package}: {match.group(2)}", status,
-                               reason if status == SKIP else "")
+                    add(job, f"{title}: {package}: {match.group(2)}", status,
+                        reason if status == SKIP else "")
         if process.returncode and not failed:
-            checks.add(f"{title}: {package}", FAIL)
+            add(job, f"{title}: {package}", FAIL)
 
 
-def check_unit(checks: Checks) -> None:
+def check_unit(job: Job) -> None:
     """systemd understands the unit, alone and with root.conf, and finds it
     well protected: in its words, an exposure of less than 2 of 10."""
     if not shutil.which("systemd-analyze"):
-        checks.add("systemd unit", SKIP, "there is no systemd-analyze")
+        add(job, "systemd unit", SKIP, "there is no systemd-analyze")
         return
     unit = "ovs-cost-exporter.service"
     for overrides in (), ("root.conf",):
@@ -97,46 +91,42 @@ def check_unit(checks: Checks) -> None:
                                  (" is protected", "security",
                                   "--offline=yes", "--threshold=20",
                                   "--no-pager")):
-                checks.run(title + what, ["systemd-analyze", *words,
-                                          str(path)],
-                           Path(directory), quiet=not what)
+                run(job, title + what, ["systemd-analyze", *words, str(path)],
+                    Path(directory), quiet=not what)
 
 
 def check(job: Job) -> None:
-    checks = Checks(job)
-    checks.run("the dashboard is as it is generated",
-               [sys.executable, str(MONITORING / "make-dashboard"), "--check"],
-               MONITORING)
-    check_unit(checks)
+    run(job, "the dashboard is as it is generated",
+        [sys.executable, "make-dashboard", "--check"], MONITORING)
+    check_unit(job)
     cache = job.build / "cache"
     found = p.find_prometheus(cache)
     if found[0]:
         for what, files in ("check", "*.yml"), ("test", "tests/*.yml"):
-            checks.run(f"promtool {what} rules", [
+            run(job, f"promtool {what} rules", [
                 str(found[0].with_name("promtool")), what, "rules",
                 *sorted(map(str, (MONITORING / "rules").glob(files)))],
                 MONITORING)
     else:
-        checks.add("promtool", SKIP, found[1])
+        add(job, "promtool", SKIP, found[1])
 
     version = p.go_version() or (0, 0)
     if version < p.GO:
-        checks.add("exporter", SKIP, "it needs Go {}.{}".format(*p.GO) + (
+        add(job, "exporter", SKIP, "it needs Go {}.{}".format(*p.GO) + (
             ", here is {}.{}".format(*version) if version[0] else ""))
         return
     os.environ.update(GOTOOLCHAIN="local", GOWORK="off",
                       OVS_COST_TREE=str(job.ovs))
     os.environ.pop("GOFLAGS", None)
-    checks.run("gofmt", ["gofmt", "-l", "."], EXPORTER, quiet=True)
-    checks.run("go vet", ["go", "vet", "./..."], EXPORTER)
-    checks.run("go mod tidy", ["go", "mod", "tidy", "-diff"], EXPORTER)
+    run(job, "gofmt", ["gofmt", "-l", "."], quiet=True)
+    run(job, "go vet", ["go", "vet", "./..."])
+    run(job, "go mod tidy", ["go", "mod", "tidy", "-diff"])
     # No module that it needs may need more.
-    checks.run("modules need no more than Go {}.{}".format(*p.GO),
-               ["grep", r"^go {}\.{}\(\.\|$\)".format(*p.GO), "go.mod"],
-               EXPORTER)
+    run(job, "modules need no more than Go {}.{}".format(*p.GO),
+        ["grep", r"^go {}\.{}\(\.\|$\)".format(*p.GO), "go.mod"])
     if shutil.which("staticcheck"):
-        checks.run("staticcheck", ["staticcheck", "./..."], EXPORTER)
-    go_test(checks, "unit", ".", "./report", "./unixctl",
+        run(job, "staticcheck", ["staticcheck", "./..."])
+    go_test(job, "unit", ".", "./report", "./unixctl",
             "./cmd/ovs-cost-exporter")
     against = [("prometheus", found)]
     if job.options.long:
@@ -144,6 +134,6 @@ def check(job: Job) -> None:
     for title, (program, why) in against:
         if program:
             os.environ["PROMETHEUS"] = str(program)
-            go_test(checks, title, "./integration")
+            go_test(job, title, "./integration")
         else:
-            checks.add(title, SKIP, why)
+            add(job, title, SKIP, why)

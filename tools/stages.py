@@ -20,8 +20,8 @@ class Stage:
     what: str
     # A function, or a program, which writes to the file after --results.
     run: Union[Callable[[Job], Optional[int]], List[str]]
-    # Seconds without the end of a test, on a quiet machine, until it counts as
-    # hanging.
+    # Seconds without the end of a test or output, on a quiet machine, until it
+    # counts as hanging.
     limit: float
     # "check" and "all" run the stage, "long" does so together with "all".
     runs: str = ""

@@ -35,7 +35,7 @@ MAY_FAIL = {
 
 # Tests of this project that may be skipped even with --require, and why.
 MAY_SKIP = {
-    "upcall-cost.at: upcall cost - libbpf can't be loaded":
+    "upcall-cost-queue.at: upcall cost - libbpf can't be loaded":
     "with AF_XDP, OVS itself is linked with libbpf",
     "tx-cost.at: tx cost - hardware counters that are not here":
     "the machine has them; other tests of counters run anywhere",
