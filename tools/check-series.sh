@@ -1,32 +1,33 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Usage: check-series.sh TREE SERIES FIRST [CONFIGURE-OPTION...]
+# Usage: check-series.sh BUILD SERIES FIRST [CONFIGURE-OPTION...]
 #
-# Builds each commit of the branch in the work tree TREE that comes after FIRST,
-# and runs the tests that it has so far; then the same for each mail of SERIES
-# whose topic is "alone", alone.  Applies all mails, which must give the branch.
-# Stops at the first commit that fails.
+# Builds each commit of the branch in the work tree BUILD/ovs that comes after
+# FIRST, and runs the tests that it has so far; then the same for each mail of
+# SERIES whose topic is "alone", alone.  Applies all mails, which must give the
+# branch.  Stops at the first commit that fails.
 
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
-tree=$1 series=$2 first=$3
+build=$1 tree=$1/ovs series=$2 first=$3
 shift 3
 
 # One commit, in the tree.
 if test "$series" = --one; then
     git log -1 --format='check-series: %h %s'
     "$top/tools/configure-tree" "$tree" "$@"
-    ${MAKE:-make} -s -j"$(nproc)" V=0 all >"$tree/.ovs-cost/series.log" 2>&1 ||
-        { tail -n 30 "$tree/.ovs-cost/series.log"; exit 1; }
-    "$top/tools/check" --ours "$tree" >"$tree/.ovs-cost/series.log" 2>&1 ||
-        { tail -n 30 "$tree/.ovs-cost/series.log"; exit 1; }
-    tail -n 1 "$tree/.ovs-cost/series.log"
+    log=$build/commit.log
+    ${MAKE:-make} -s -j"$(nproc)" V=0 all >"$log" 2>&1 &&
+        ${MAKE:-make} -s check TESTSUITEFLAGS=--version >>"$log" 2>&1 &&
+        "$top/tools/check.py" "$build" --ours suite >>"$log" 2>&1 ||
+        { tail -n 40 "$log"; exit 1; }
+    tail -n 1 "$log"
     exit 0
 fi
 
 cd "$tree"
-one=$(printf " '%s'" "$0" "$tree" --one '' "$@")
+one=$(printf " '%s'" "$0" "$build" --one '' "$@")
 git rebase -q -x "$one" "$first"
 git diff --quiet series
 

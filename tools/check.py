@@ -3,10 +3,10 @@
 """Runs the project's tests in stages, the cheap and telling ones first.
 
 Every stage runs, whatever has failed before.  A stage in which no test ends,
-and which prints nothing, for some minutes is stopped, with all its processes; how long that is depends
-on how fast the machine is at the start.  While stages run, a line shows their
-progress: on a terminal it is updated, elsewhere there is a new one at least
-each half minute.  At the end comes a summary, with what failed and what could
+and which prints nothing, for some minutes is stopped, with all its processes;
+the time depends on the speed of the machine at the start.  While stages run, a
+line shows their progress: on a terminal it is updated, elsewhere there is a new
+line at least each half minute.  At the end comes a summary, with what failed and what could
 not run here; the last line is "N passed, N failed, N skipped", and the exit
 status 1 if anything has failed.
 
@@ -34,7 +34,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import autotest                                                # noqa: E402
 import suites                                                  # noqa: E402
-import tree as t                                               # noqa: E402
+import project as t                                            # noqa: E402
 from autotest import (FAIL, PASS, SKIP, TODO, CanNotRun, Job,  # noqa: E402
                       Result)
 from stages import STAGES, Stage                               # noqa: E402

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import List
 
 import prometheus as p
-import tree as t
+import project as t
 from autotest import FAIL, PASS, SKIP, Job
 
 EXPORTER = t.TOP / "exporter"

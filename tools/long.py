@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Callable, Dict, List, Sequence
 
-import tree as t
+import project as t
 from autotest import FAIL, PASS, SKIP, TODO, CanNotRun, Job, Suite
 
 # Cross builds have no libraries but libc's.
@@ -76,10 +76,6 @@ class Steps:
         # Of the superbuild, which may be configured in the checkout.
         self.make_dir = (job.build if (job.build / "Makefile").exists()
                          else job.build.parent)
-        match = re.search(r"^TOPICS = (.*)$",
-                          (self.make_dir / "Makefile").read_text(), re.M)
-        assert match
-        self.topics = match.group(1).replace(",", " ").split()
         self.all: Dict[str, Callable[[], None]] = {
             step.__name__: step
             for step in (self.demo, self.bench, self.arm64, self.i386,
@@ -150,15 +146,14 @@ class Steps:
                    "cost.at: cost - clock - jumps")
 
     def plain(self) -> None:
-        """What "make series" writes: applied, built without DPDK, libbpf and
-        USDT probes, tested, installed, and run from where that is."""
+        """Built without DPDK, libbpf and USDT probes, tested, installed, and
+        run from where that is."""
         # Nothing may be found where this machine has programs.
         prefix = "/opt/ovs-cost-check-long"
         tree = self.make(
             "plain", [f"--prefix={prefix}", "--disable-afxdp",
-                      "SPHINXBUILD=none"], "check-series",
-            f"SERIESFLAGS=--plain --first {len(self.topics)} --topics "
-            + ",".join(self.topics)) / "check-series-plain"
+                      "SPHINXBUILD=none"],
+            "check", "CHECKFLAGS=--ours suite") / "ovs"
         root = tree.with_name("root")
         shutil.rmtree(root, ignore_errors=True)
         self.run("make", "-s", "-C", tree, "install", f"DESTDIR={root}")

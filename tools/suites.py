@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Callable, List, Optional, Sequence, Tuple
 
 import autotest
-import tree as t
+import project as t
 from autotest import (FAIL, PASS, SKIP, TODO, CanNotRun, Job, Recorder,
                       Result, Suite)
 
@@ -48,16 +48,18 @@ def demanded(why: str) -> Result:
 
 
 def our_tests(tree: Path) -> Tuple[str, ...]:
-    """Returns how the names of this project's tests in the prepared tree
-    'tree' begin: those of new files, which may be links, and those that
-    commits add to files of OVS."""
-    found = {f"{file.name}: " for file in (tree / "tests").glob("*.at")
-             if file.is_symlink() and "AT_SETUP" in file.read_text()}
-    for diff in re.split(r"^diff --git a/tests/", t.git_out(
-            tree, "diff", "base", "--", "tests"), flags=re.M):
+    """Returns how the names of this project's tests in 'tree' begin: tests in
+    new files, and tests that commits add to files of OVS."""
+    found = set()
+    text = subprocess.run(
+        ["git", "-c", "safe.directory=*", "diff", "--no-renames", "base", "--",
+         "tests"], cwd=tree, text=True, check=True,
+        stdout=subprocess.PIPE).stdout
+    for diff in re.split(r"^diff --git a/tests/", text, flags=re.M):
         file = diff.partition(" ")[0]
-        new = "\n--- /dev/null\n" in diff
-        found.update(f"{file}: " + ("" if new else title) for title
+        if "\n--- /dev/null\n" in diff:
+            found.add(f"{file}: ")
+        found.update(f"{file}: {title}" for title
                      in re.findall(r"^\+AT_SETUP\(\[(.*)\]\)", diff, re.M))
     return tuple(sorted(found))
 
@@ -95,8 +97,7 @@ def huge_pages(job: Job, _suite: str, end: ExitStack) -> List[str]:
     command = namespaces(job, script="mkdir -p /dev/hugepages && mount -t "
                          "hugetlbfs hugetlbfs /dev/hugepages &&")
     sys.path.insert(0, str(t.TOP / "bench"))
-    from daemon import NotHere
-    from machine import HugePages
+    from machine import HugePages, NotHere
     try:
         end.enter_context(HugePages(640))
     except NotHere as error:
