@@ -18,10 +18,12 @@ if test "$series" = --one; then
     git log -1 --format='check-series: %h %s'
     "$top/tools/configure-tree" "$tree" "$@"
     log=$build/commit.log
-    ${MAKE:-make} -s -j"$(nproc)" V=0 all >"$log" 2>&1 &&
-        ${MAKE:-make} -s check TESTSUITEFLAGS=--version >>"$log" 2>&1 &&
-        "$top/tools/check.py" "$build" --ours suite >>"$log" 2>&1 ||
-        { tail -n 40 "$log"; exit 1; }
+    if ! { ${MAKE:-make} -s -j"$(nproc)" V=0 all &&
+           ${MAKE:-make} -s check TESTSUITEFLAGS=--version &&
+           "$top/tools/check.py" "$build" --ours suite; } >"$log" 2>&1; then
+        tail -n 40 "$log"
+        exit 1
+    fi
     tail -n 1 "$log"
     exit 0
 fi

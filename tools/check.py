@@ -5,10 +5,10 @@
 Every stage runs, whatever has failed before.  A stage in which no test ends,
 and which prints nothing, for some minutes is stopped, with all its processes;
 the time depends on the speed of the machine at the start.  While stages run, a
-line shows their progress: on a terminal it is updated, elsewhere there is a new
-line at least each half minute.  At the end comes a summary, with what failed and what could
-not run here; the last line is "N passed, N failed, N skipped", and the exit
-status 1 if anything has failed.
+line shows their progress: on a terminal it is updated, elsewhere there is a
+new line at least each half minute.  At the end comes a summary, with tests
+that failed or could not run here; the last line is "N passed, N failed, N
+skipped", and the exit status 1 if anything has failed.
 
 TESTSUITEFLAGS choose tests of STAGE (default: suite) in Autotest's own words,
 or name steps of stage "long" or faults of stage "mutations".
