@@ -227,7 +227,10 @@ def fetched_base(repo: Repo, name: str, cache: Path) -> str:
     """Returns the commit of base 'name', whose source is fetched unless the
     repository has it."""
     about = project.read_base(name)
-    tag = f"base-{name}-{about['PACKAGE_SHA256'][:12]}"
+    patch = TOP / f"bases/{name}.d/base.patch"
+    digest = hashlib.sha256(about["PACKAGE_SHA256"].encode() + (
+        patch.read_bytes() if patch.is_file() else b"")).hexdigest()
+    tag = f"base-{name}-{digest[:12]}"
     if repo.git("rev-parse", "-q", "--verify", tag, check=False).returncode:
         run = subprocess.run([str(TOP / "tools/fetch"),
                               str(TOP / "bases" / name), str(cache)],
