@@ -29,33 +29,19 @@ class Stage:
     together: bool = False      # With other such stages before and after it.
 
 
-def patterns(text: str) -> List[str]:
-    return text.strip().splitlines()
-
-
 # In the lists below are names of tests, with "*" for any text.
 
 # Tests of Open vSwitch that tell most: upcalls, revalidators, and commands of
 # ofproto-dpif.
-QUICK = patterns("""
-ofproto-dpif.at: ofproto-dpif - *revalidator*
-ofproto-dpif.at: ofproto-dpif - *slow*
-ofproto-dpif.at: ofproto-dpif - balance-tcp bonding, different recirc flow
-ofproto-dpif.at: ofproto-dpif - controller*
-ofproto-dpif.at: ofproto-dpif - fragment handling - *
-ofproto-dpif.at: ofproto-dpif - packet-out recirculation*
-ofproto-dpif.at: ofproto-dpif - sFlow packet sampling - IPv4 collector
-ofproto-dpif.at: ofproto-dpif - Flow IPFIX sanity check
-ofproto-dpif.at: ofproto-dpif - NetFlow active expiration - IPv4 collector
-ofproto-dpif.at: ofproto-dpif - flow stats*
-ofproto-dpif.at: ofproto-dpif - ovs-appctl dpif/*
-ofproto-dpif.at: ofproto-dpif - conntrack - controller
-ofproto-dpif.at: ofproto-dpif - conntrack - recirc,commit
-ofproto-dpif.at: ofproto-dpif - datapath port number change
-ofproto-dpif.at: ofproto-dpif - Cleanup missing datapath flows
-ofproto-dpif.at: ofproto-dpif megaflow - *
-ofproto-dpif.at: ofproto-dpif packet-out *
-""") + [f"{file}.at: *" for file in """
+QUICK = [f"ofproto-dpif.at: ofproto-dpif {title}" for title in (
+    "- *revalidator*", "- *slow*", "- controller*", "- fragment handling - *",
+    "- balance-tcp bonding, different recirc flow", "megaflow - *",
+    "- packet-out recirculation*", "packet-out *", "- flow stats*",
+    "- sFlow packet sampling - IPv4 collector", "- Flow IPFIX sanity check",
+    "- NetFlow active expiration - IPv4 collector", "- ovs-appctl dpif/*",
+    "- conntrack - controller", "- conntrack - recirc,commit",
+    "- datapath port number change", "- Cleanup missing datapath flows",
+)] + [f"{file}.at: *" for file in """
     pmd dpctl bridge drop-stats ovs-vswitchd netdev-type packet-type-aware
     check-structs unixctl-py""".split()]
 
@@ -71,14 +57,13 @@ FILES = [f"{file}.at: *" for file in """
 # Tests with the kernel datapath that tell most: upcalls that are counted, that
 # are lost, those of a socket for each port; and how another kernel sends
 # addresses and statistics.
-KERNEL = patterns("""
-system-upcall-cost-kernel.at: *: as many upcalls as new flows
-system-upcall-cost-kernel.at: *: lost upcalls
-system-upcall-cost-kernel.at: *: a socket for each port
-system-interface.at: interface - statistics of *
-system-netdev-addrs.at: netdev addrs - addresses of all kinds
-system-netdev-addrs.at: netdev addrs - one device is read alone
-""")
+KERNEL = [
+    "system-upcall-cost-kernel.at: *: as many upcalls as new flows",
+    "system-upcall-cost-kernel.at: *: lost upcalls",
+    "system-upcall-cost-kernel.at: *: a socket for each port",
+    "system-interface.at: interface - statistics of *",
+    "system-netdev-addrs.at: netdev addrs - addresses of all kinds",
+    "system-netdev-addrs.at: netdev addrs - one device is read alone"]
 
 # Tests of Open vSwitch with the kernel datapath.  All of them would take hours
 # where the machine is emulated.
