@@ -882,11 +882,14 @@ def write_series(args: argparse.Namespace) -> None:
             cover + "\n" + repo.out("diff", "--stat=72", "--summary",
                                     "--no-renames", start, end) + "\n")
         for mail in found:
+            if topic not in alone:
+                continue
             repo.read_tree(base)
-            if topic in alone and repo.staged(
-                    "apply", "--cached", "--check", "--whitespace=nowarn",
-                    str(mail), check=False).returncode:
-                fail(f"{mail.name} does not apply alone")
+            done = repo.staged("apply", "--cached", "--check",
+                               "--whitespace=nowarn", str(mail), check=False)
+            if done.returncode:
+                fail(f"{mail.name} does not apply alone:\n"
+                     + done.stderr.decode(errors="replace"))
         mails += found
     if repo.state()["base"] == REFERENCE:
         # An older checkpatch.py does not know what the newest one does.

@@ -101,6 +101,22 @@ def add_to_list(text: str, variable: str, value: str,
     return text[:best.start(1)] + "".join(lines) + text[best.end(1):]
 
 
+def add_include(text: str, file: str) -> str:
+    """Adds 'file' to the files that a suite of tests includes: macros after
+    other macros, tests after the one that the alphabet has before, so that
+    commits do not meet at the end of the list."""
+    line = f"m4_include([{file}])\n"
+    if line in text:
+        return text
+    macros = file.endswith("-macros.at")
+    others = [(macros or match.group(1), match.end()) for match in
+              re.finditer(r"^m4_include\(\[(.*)\]\)\n", text, re.M)
+              if match.group(1).endswith("-macros.at") == macros
+              and (macros or match.group(1) < file)]
+    end = max(others)[1] if others else len(text)
+    return text[:end] + line + text[end:]
+
+
 def add_line_after(text: str, pattern: str, line: str) -> str:
     """Adds 'line' after the last match of 'pattern' in 'text'."""
     if f"\n{line}\n" in text:
@@ -132,8 +148,7 @@ def entries(file: str, words: List[str]) -> List[Entry]:
     if file.endswith(".at"):
         for suite in tests:
             found.append((suite, [f"m4_include([{file}])"], lambda text:
-                          add_line_after(text.rstrip("\n") + "\n", r"\Z",
-                                         f"m4_include([{file}])")))
+                          add_include(text, file)))
     elif file.endswith("-unixctl.man"):
         found.append(("vswitchd/ovs-vswitchd.8.in", [".so", file], lambda text:
                       add_line_after(text, r"^\.so .*-unixctl\.man\n",
