@@ -123,6 +123,10 @@ class Repo:
     def out(self, *args: str, **more: Any) -> str:
         return self.git(*args, **more).stdout.decode(errors="replace").strip()
 
+    def head(self) -> str:
+        """Returns the commit that is checked out, "" if there is none."""
+        return self.out("rev-parse", "-q", "--verify", "HEAD", check=False)
+
     def state(self) -> Dict[str, str]:
         try:
             return json.loads(self.state_file.read_text())
@@ -167,6 +171,11 @@ class Repo:
         self.put((modes[file], self.blob(data), file)
                  for file, data in files.items())
         return self.write_tree()
+
+    def message(self, commit: str) -> str:
+        """Returns the message of 'commit', without the name of its patch."""
+        text = self.git("log", "-1", "--format=%B", commit).stdout.decode()
+        return re.sub(r"^Patch: .*\n", "", text, flags=re.M).strip() + "\n"
 
     def commit(self, tree: str, parents: List[str], message: str,
                author: Optional[Dict[str, str]] = None) -> str:
@@ -223,15 +232,18 @@ def import_base(repo: Repo, name: str, source: Path, title: str) -> str:
     return repo.commit(repo.write_tree(), [], f"{title}\n")
 
 
-def fetched_base(repo: Repo, name: str, cache: Path) -> str:
+def fetched_base(repo: Repo, name: str, cache: Path,
+                 fetch: bool = True) -> str:
     """Returns the commit of base 'name', whose source is fetched unless the
-    repository has it."""
+    repository has it; "" without 'fetch'."""
     about = project.read_base(name)
     patch = TOP / f"bases/{name}.d/base.patch"
     digest = hashlib.sha256(about["PACKAGE_SHA256"].encode() + (
-        patch.read_bytes() if patch.is_file() else b"")).hexdigest()
+        patch.read_bytes() if patch.is_file() else b"")
+        + repr(GENERATED).encode()).hexdigest()
     tag = f"base-{name}-{digest[:12]}"
-    if repo.git("rev-parse", "-q", "--verify", tag, check=False).returncode:
+    found = repo.out("rev-parse", "-q", "--verify", tag, check=False)
+    if not found and fetch:
         run = subprocess.run([str(TOP / "tools/fetch"),
                               str(TOP / "bases" / name), str(cache)],
                              stdin=subprocess.DEVNULL, check=False)
@@ -241,7 +253,8 @@ def fetched_base(repo: Repo, name: str, cache: Path) -> str:
         repo.git("tag", "-f", tag, import_base(
             repo, name, source, f"Open vSwitch {name} ({about['PACKAGE']} "
             f"{about['PACKAGE_VERSION']})"))
-    return repo.out("rev-parse", tag)
+        found = repo.out("rev-parse", tag)
+    return found
 
 
 def copied_base(repo: Repo, name: str, source: Path) -> str:
@@ -338,15 +351,15 @@ def merge(repo: Repo, base: str, theirs: str, ours: str
                     "--no-messages", repo.commit(ours, [ancestor], ""),
                     repo.commit(theirs, [ancestor], ""), check=False)
     if done.returncode > 1:
-        fail("git merge-tree failed: " + done.stderr.decode())
+        fail("a merge needs git 2.38 or later: " + done.stderr.decode())
     tree, *files = done.stdout.decode().split("\n")
     return tree, sorted({f for f in files if f})
 
 
 def hooks(repo: Repo, before: str, after: str
           ) -> Dict[Tuple[str, str], List[str]]:
-    """Returns the lines that 'after' adds to 'before', in each function of C,
-    by the name of its file and its own."""
+    """Returns the lines that 'after' adds to 'before', or removes, in each
+    function of C, by the name of its file and its own."""
     found: Dict[Tuple[str, str], List[str]] = {}
     file = function = ""
     for line in repo.out("diff", "-U0", "--no-renames", before, after, "--",
@@ -355,8 +368,10 @@ def hooks(repo: Repo, before: str, after: str
             file = line[6:]
         elif line.startswith("@@"):
             function = re.sub(r"\(.*", "", line.split("@@", 2)[2].strip())
-        elif line.startswith("+"):
-            found.setdefault((file, function), []).append(line[1:].strip())
+        elif line[:1] in "+-" and line[1:].strip() \
+                and not line.startswith("--- "):
+            found.setdefault((file, function), []).append(
+                line[0] + line[1:].strip())
     return found
 
 
@@ -370,10 +385,10 @@ def merge_patch(repo: Repo, made: Made, start: str) -> Tuple[str, List[str]]:
         patch = repo.git("diff", "-U3", "--no-renames", made.start, made.tree,
                          "--", file).stdout
         repo.read_tree(start)
-        # Lines next to the change, if not three.
-        done = repo.staged("apply", "--cached", "-C1", "-", data=patch,
-                           check=False)
-        if not done.returncode:
+        # Tests, which stand alone, are put after the same line.
+        if file.endswith(".at") and not repo.staged(
+                "apply", "--cached", "-C1", "-", data=patch,
+                check=False).returncode:
             texts[file] = repo.read(repo.write_tree(), file) or b""
             continue
         left.append(file)
@@ -392,27 +407,44 @@ def merged(repo: Repo, name: str, commit: Commit, made: Made, start: str,
     """Returns the tree 'start' of base 'name' with the patch of 'commit',
     which was 'made' on the base of patches/."""
     tree, conflicts = merge_patch(repo, made, start)
+    if resolve:
+        return tree
+    want, got = hooks(repo, made.start, made.tree), hooks(repo, start, tree)
     path = TOP / f"bases/{name}.d/{commit.number}.diff"
     if path.is_file():
         try:
-            return apply(repo, tree, commit, path.read_bytes())
+            after = apply(repo, tree, commit, path.read_bytes())
         except Conflict as e:
-            if resolve:
-                return tree
             raise Conflict(commit, f"{path.relative_to(TOP)} does not fit any "
                            f"more: {e.why}") from None
-    if resolve:
-        return tree
+        looked_at = hooks(repo, tree, after)
+        for file, function in {*want, *got}:
+            # This base may not have the function.
+            if (file, function) in looked_at or function.encode() \
+                    not in (repo.read(start, file) or b""):
+                want.pop((file, function), None)
+                got.pop((file, function), None)
+        tree, conflicts = after, []
     if conflicts:
         raise Conflict(commit, "git can't merge " + " ".join(conflicts))
-    want, got = (hooks(repo, made.start, made.tree), hooks(repo, start, tree))
-    if want != got:
-        moved = sorted({f"{file}: {function}" for file, function in
-                        {*want, *got} if want.get((file, function))
-                        != got.get((file, function))})
+    moved = sorted(": ".join(place) for place in {*want, *got}
+                   if want.get(place) != got.get(place))
+    if moved:
         raise Conflict(commit, "these functions would get other lines than on "
                        f"base {REFERENCE}:\n  " + "\n  ".join(moved))
     return tree
+
+
+def functions(diff: str) -> List[Tuple[str, str]]:
+    """Returns the files and functions of the hunks in 'diff'."""
+    found: List[Tuple[str, str]] = []
+    file = ""
+    for line in diff.splitlines():
+        if line.startswith("+++ "):
+            file = line[6:]
+        elif line.startswith("@@") and file.endswith(".c"):
+            found.append((file, line.split("@@", 2)[2].partition("(")[0]))
+    return found
 
 
 def make(repo: Repo, base: str, commits: List[Commit], name: str = REFERENCE,
@@ -433,6 +465,10 @@ def make(repo: Repo, base: str, commits: List[Commit], name: str = REFERENCE,
                           resolve)
         else:
             tree = apply(repo, start, commit, patch)
+            want = functions(patch.decode(errors="replace"))
+            if want and want != functions(repo.out(
+                    "diff", "-U3", "--no-renames", start, tree)):
+                raise Conflict(commit, "hunks would come into other functions")
         parent = repo.commit(tree, [parent], message, author)
         made[commit.name] = Made(start, tree, parent)
     return made
@@ -473,32 +509,47 @@ def make_branch(repo: Repo, cache: Path, name: str, base: str,
 
 def settle(repo: Repo) -> None:
     """Ends an import that was cut off: takes files that it had written back,
-    so that they are not taken for edits."""
-    pending = repo.state().get("pending")
+    so that they are not taken for edits.  The caller has the lock."""
+    for name in ("ovs-cost-index", "ovs-cost-base"):
+        (repo.dir / f".git/{name}.lock").unlink(missing_ok=True)
+    state = repo.state()
+    pending = state.pop("pending", "")
     if not pending:
         return
     (repo.dir / ".git/index.lock").unlink(missing_ok=True)
-    for file in repo.out("diff", "--name-only", "HEAD").splitlines():
+    head = repo.head()
+    if head == pending:
+        state["tip"] = pending
+    for file in repo.out("diff", "--name-only", "HEAD").splitlines() \
+            if head and head != pending else []:
         path = repo.dir / file
         if not path.exists() \
                 or path.read_bytes() == repo.read(pending, file):
             repo.git("checkout", "-q", "HEAD", "--", file)
+    repo.save(**{**state, "fingerprint": ""})
 
 
-def check_exported(repo: Repo) -> None:
-    """Fails if the branch has commits that import would drop."""
+def check_idle(repo: Repo) -> None:
+    """Fails unless the branch is checked out, and git does nothing to it."""
     busy = [name for name in ("rebase-merge", "rebase-apply", "MERGE_HEAD",
-                              "CHERRY_PICK_HEAD")
+                              "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG")
             if (repo.dir / ".git" / name).exists()]
     if busy:
         fail(f"git is in the middle of something in {repo.dir} ({busy[0]}): "
              "finish it, or abort it")
-    state, head = repo.state(), repo.out("rev-parse", "HEAD")
-    if head not in (state.get("tip"), state.get("exported")):
-        subjects = repo.out("log", "--format=%s", f"{state['tip']}..HEAD")
-        fail(f"{repo.dir} has commits that are not exported:\n  "
-             + subjects.replace("\n", "\n  ") + "\n"
-             "Run 'make export', or 'make import FORCE=1' to drop them.")
+    if repo.out("symbolic-ref", "-q", "HEAD", check=False) \
+            != "refs/heads/series":
+        fail(f"branch 'series' is not checked out in {repo.dir}: run 'git "
+             "checkout series' there")
+
+
+def unexported(repo: Repo) -> str:
+    """Returns the subjects of commits that are not exported."""
+    state = repo.state()
+    if repo.head() in (state.get("tip"), state.get("exported")):
+        return ""
+    return repo.out("log", "--format=%s", f"{state['tip']}..HEAD") \
+        or "(HEAD is not at the tip)"
 
 
 def open_repo(tree: Path) -> Repo:
@@ -513,58 +564,81 @@ def open_repo(tree: Path) -> Repo:
         # Users of the tree build in it, commit, and have git of their own.
         (tree / ".git/info/exclude").write_text(
             "".join(pattern + "\n" for pattern in GENERATED))
-        (tree / ".git/info/attributes").write_text("*.[ch] diff=cpp\n")
         for option in ("status.showUntrackedFiles=no", "core.abbrev=12",
                        "core.fileMode=true", "rebase.autoSquash=true",
+                       "commit.gpgSign=false",
                        f"user.name={NAME}", f"user.email={EMAIL}"):
             repo.git("config", *option.split("=", 1))
         repo.save()
     return repo
 
 
+def fingerprint(base: str, about: Dict[str, str]) -> str:
+    """Returns a digest of all that a branch on the commit 'base' is made of,
+    as 'about' chooses it."""
+    digest = hashlib.sha256(f"{base} {sorted(about.items())}".encode())
+    for path in [*sorted((TOP / "patches").rglob("*")),
+                 *sorted((TOP / "bases").rglob("*")),
+                 *sorted((TOP / "tools").glob("*.py")),
+                 *(TOP / file for file in project.new_files())]:
+        if path.is_file():
+            data = path.read_bytes()
+            digest.update(f"{path.relative_to(TOP)} {len(data)} "
+                          f"{os.access(path, os.X_OK)}\n".encode() + data)
+    return digest.hexdigest()
+
+
 def import_branch(args: argparse.Namespace) -> None:
     repo = open_repo(args.tree)
+    settle(repo)
+    about = {"base": args.base, "topics": args.topics or "",
+             "only": args.only or "", "resolve": "yes" * args.resolve}
     commits = project.select(project.read_topics(args.topics), args.base,
                              args.only)
     base = (copied_base(repo, args.base, args.ovs.resolve()) if args.ovs
             else fetched_base(repo, args.base, args.cache))
-    digest = hashlib.sha256(f"{base} {args.base} {args.resolve}".encode())
-    for path in [TOP / "patches/topics", TOP / "patches/NEWS",
-                 *sorted((TOP / f"bases/{args.base}.d").glob("*.diff")),
-                 *(c.path for c in commits),
-                 *(TOP / file for c in commits for file in c.files),
-                 *sorted((TOP / "tools").glob("*.py"))]:
-        data = path.read_bytes() if path.is_file() else b""
-        digest.update(f"{path} {len(data)}\n".encode() + data)
-    for commit in commits:
-        digest.update(commit.name.encode())
-    fingerprint = digest.hexdigest()
-    state = repo.state()
-    settle(repo)
-    if state.get("fingerprint") == fingerprint and not args.force:
+    now = fingerprint(base, about)
+    state, head = repo.state(), repo.head()
+    if state.get("fingerprint") == now and head and not args.force:
         return
-    if state.get("tip") and not args.force:
-        check_exported(repo)
+    if head and not args.force:
+        check_idle(repo)
     made = make_branch(repo, args.cache, args.base, base, commits,
                        args.resolve)
     tip = made[commits[-1].name].id if commits else base
+    new = {**about, "fingerprint": now, "tip": tip,
+           "names": " ".join(c.name for c in commits)}
 
+    if head and args.force:
+        for command in ("rebase", "am", "cherry-pick"):
+            repo.git(command, "--quit", check=False)
+        if b"No local changes" not in repo.git("stash", check=False).stdout:
+            say(f"edits are in 'git stash' of {repo.dir}")
+        repo.git("symbolic-ref", "HEAD", "refs/heads/series")
+    elif head and unexported(repo):
+        # Work that is not exported goes on, on the new commits.
+        repo.git("tag", "-f", "base", base)
+        repo.save(**new)
+        if repo.git("rebase", "-q", "--autostash", "--onto", tip,
+                    state["tip"], check=False).returncode:
+            fail(f"commits that are not exported conflict with what is new: "
+                 f"in {repo.dir}, mend that and run 'git rebase --continue'")
+        say("commits that are not exported were put on the new ones")
+        return
     repo.save(**{**state, "pending": tip})
-    first = not state.get("tip")
-    done = repo.git("reset", "-q", "--hard" if first or args.force
+    done = repo.git("reset", "-q", "--hard" if not head or args.force
                     else "--keep", tip, check=False)
     if done.returncode:
         repo.save(**state)
         fail(f"{repo.dir} has edits of files that change:\n"
              + done.stderr.decode()
-             + "Commit and export them, or run 'make import FORCE=1' to drop "
+             + "Commit them there, or run 'make import FORCE=1' to drop "
              "them.")
     repo.git("tag", "-f", "base", base)
-    repo.save(fingerprint=fingerprint, tip=tip, base=args.base,
-              names=" ".join(c.name for c in commits))
+    repo.save(**new)
     title = repo.out("log", "-1", "--format=%s", base)
-    changed = "" if first else ", {} files changed".format(len(repo.out(
-        "diff", "--name-only", state["tip"], tip).splitlines()))
+    changed = ", {} files changed".format(len(repo.out(
+        "diff", "--name-only", head, tip).splitlines())) if head else ""
     say(f"{repo.dir.name}: {title}, {len(commits)} commits{changed}")
 
 
@@ -623,12 +697,14 @@ def branch_commits(repo: Repo) -> List[Exported]:
     of = {c.name: c.topic.name for t in topics for c in t.commits}
     found: List[Exported] = []
     for commit in repo.out("rev-list", "--reverse", "base..HEAD").split():
-        text = repo.git("log", "-1", "--format=%B", commit).stdout.decode()
-        names = re.findall(r"^Patch: (\S+)$", text, re.M)
-        message = re.sub(r"^Patch: .*\n", "", text, flags=re.M).strip() + "\n"
+        name = repo.out("log", "-1", "--format=%(trailers:key=Patch,"
+                        "valueonly,separator=%x20)", commit)
+        message = repo.message(commit)
         one = Exported(commit, message)
-        if names and names[-1] in of:
-            one.name, one.topic = names[-1], of[names[-1]]
+        if re.match(r"(fixup|squash|amend)! ", message):
+            fail(f"no commit is what '{message.splitlines()[0]}' is for")
+        if name in of:
+            one.name, one.topic = name, of[name]
         else:
             one.topic = found[-1].topic if found else topics[0].name
             last = max([int(e.name[:4]) for e in found] or [0])
@@ -668,12 +744,16 @@ def export_branch(args: argparse.Namespace) -> None:
     state = repo.state()
     if not state.get("tip"):
         fail(f"{repo.dir} is no branch: run 'make import' first")
-    settle(repo)
-    for name in ("rebase-merge", "rebase-apply"):
-        if (repo.dir / ".git" / name).exists():
-            fail(f"finish the git rebase or git am in {repo.dir} first")
+    about = {name: state[name] for name in ("base", "topics", "only",
+                                            "resolve")}
+    if state.get("pending") or state["fingerprint"] != fingerprint(
+            repo.out("rev-parse", "base"), about):
+        fail("the repository has changed since the import: run 'make import' "
+             "first")
+    check_idle(repo)
     squash(repo)
     writes: Dict[Path, Optional[bytes]] = {}
+    modes: Dict[Path, int] = {}
     found = branch_commits(repo)
     known = {file: words for topic in project.read_topics()
              for commit in topic.commits
@@ -708,7 +788,11 @@ def export_branch(args: argparse.Namespace) -> None:
                 if fnmatch(file, "tests/system-*.at") else []
             commit.files[file] = known.get(file, default)
             mode, _, blob = repo.out("ls-tree", "HEAD", file).split()[:3]
+            if not re.fullmatch(r"[\w./+-]+", file) or mode == "120000":
+                fail(f"'{file}' has a name that make does not take, or is a "
+                     "link")
             blobs[file] = mode, blob, file
+            modes[TOP / file] = int(mode[-3:], 8)
             writes[TOP / file] = repo.read("HEAD", file)
             if file not in known:
                 fresh += registry.entries(file, commit.files[file])
@@ -725,24 +809,56 @@ def export_branch(args: argparse.Namespace) -> None:
             clean, _ = merge_patch(repo, made, start)
             text = repo.git("diff", "-U3", "--no-renames", clean, tree).stdout
             writes[path] = text or None
+            if repo.message(there[one.name].id) != one.message:
+                fail(f"change messages in a tree of base {REFERENCE}")
         elif not is_same(repo, commit, start, tree, one, author):
+            if start == tree and not commit.files:
+                fail(f"'{one.message.splitlines()[0]}' changes new files "
+                     "only, or nothing: meld it into another commit")
             writes[commit.path] = format_patch(repo, start, tree, one.message,
                                                author)
-    if not there:
-        dropped = set(state["names"].split()) - set(listing)
+    names = state["names"].split()
+    if there:
+        if list(listing) != names or fresh or gone:
+            fail("commits and new files are added and dropped in a tree of "
+                 f"base {REFERENCE}")
+    else:
+        dropped = set(names) - set(listing)
         for topic in project.read_topics():
             for commit in topic.commits:
                 if commit.name in dropped:
                     writes[commit.path] = None
+                if commit.name in names:
                     writes.update({TOP / file: None for file in commit.files
                                    if file not in tip})
-                elif commit.name in listing:
-                    writes.update({TOP / file: None for file in commit.files
-                                   if file not in tip})
-        writes[TOP / "patches/topics"] = list_commits(
-            (TOP / "patches/topics").read_text(), listing, dropped).encode()
-    write_all(writes)
-    repo.save(**{**state, "exported": repo.out("rev-parse", "HEAD")})
+        path = TOP / "patches/topics"
+        writes[path] = list_commits(path.read_text(), listing,
+                                    names).encode()
+    old = {path: path.read_bytes() if path.is_file() else None
+           for path in writes}
+    write_all(writes, modes)
+    try:
+        verify(repo, args.cache, about, tree, len(found))
+    except project.Failure as e:
+        write_all(old, {})
+        fail(f"{e}\nWhat was written is taken back.")
+    repo.save(**{**state, "exported": repo.head()})
+
+
+def verify(repo: Repo, cache: Path, about: Dict[str, str], tree: str,
+           n: int) -> None:
+    """Fails unless an import would give 'tree', with 'n' commits, and all
+    commits still fit the base that patches/ is written for."""
+    base = repo.out("rev-parse", "base")
+    commits = project.select(project.read_topics(about["topics"] or None),
+                             about["base"], about["only"])
+    made = make_branch(repo, cache, about["base"], base, commits, False)
+    if len(made) != n or (n and [*made.values()][-1].tree != tree):
+        fail("the import would not give this branch")
+    here = fetched_base(repo, REFERENCE, cache, fetch=False)
+    if about["base"] == REFERENCE and here:
+        make_branch(repo, cache, REFERENCE, here,
+                    project.select(project.read_topics()), False)
 
 
 def with_entries(repo: Repo, commit: str,
@@ -781,58 +897,49 @@ def is_same(repo: Repo, commit: Commit, start: str, tree: str, one: Exported,
 
 
 def list_commits(text: str, listing: Dict[str, Commit],
-                 dropped: Iterable[str]) -> str:
-    """Returns the text of patches/topics with the commits in 'listing', and
-    without the commits in 'dropped'."""
+                 imported: List[str]) -> str:
+    """Returns the text of patches/topics with the commits in 'listing', in
+    their order, in place of those that were 'imported'."""
     out: List[str] = []
-    todo = dict(listing)
-    skip = False
-
-    def add(commit: Commit) -> None:
-        out.append(f"    {commit.name}")
-        for file in commit.files:
-            out.append(" ".join([f"        {file}", *commit.files[file]]))
-
-    order = list(listing)
-    for line in [*text.splitlines(), "end:"]:
-        name = line.strip()
-        if not line.startswith("        "):
-            skip = False
-        if re.match(r"    \d{4}-", line) and name in listing:
-            add(todo.pop(name))
-            skip = True
-            # New commits that come after it.
-            for following in order[order.index(name) + 1:]:
-                if following not in todo or f"\n    {following}\n" in text:
-                    break
-                add(todo.pop(following))
-        elif re.match(r"    \d{4}-", line) and name in dropped:
-            skip = True
-        elif not skip:
-            out.append(line)
-    return "\n".join(out[:-1]) + "\n"
+    for part in re.split(r"^(?=[\w-]+:)", text, flags=re.M):
+        name = part.partition(":")[0]
+        old = re.findall(r"^    (\d{4}-\S+)\n((?: {8}.*\n)*)", part, re.M)
+        new = [c for c in listing.values() if c.topic.name == name]
+        others = [n for n, _ in old if n not in imported]
+        if others and [c.name for c in new] != [n for n, _ in old
+                                                if n in imported]:
+            fail(f"import all of topic {name} to add, drop or move commits")
+        if not others and (old or new):
+            head = re.split(r"^    \d", part, 1, re.M)[0].rstrip("\n")
+            part = head + "\n" + "".join(
+                f"    {c.name}\n" + "".join(
+                    " ".join([f"        {file}", *c.files[file]]) + "\n"
+                    for file in c.files) for c in new) + "\n"
+        out.append(part)
+    return "".join(out).rstrip("\n") + "\n"
 
 
-def write_all(writes: Dict[Path, Optional[bytes]]) -> None:
+def write_all(writes: Dict[Path, Optional[bytes]],
+              modes: Dict[Path, int]) -> None:
     """Writes these files, or removes them.  New contents are written first,
     so that little is left to be done when files change."""
     temps: List[Tuple[Path, Path]] = []
     for path, data in sorted(writes.items()):
         old = path.read_bytes() if path.is_file() else None
-        if data == old:
-            continue
+        mode = modes.get(path, path.stat().st_mode if old is not None
+                         else 0o644) & 0o777
         name = path.relative_to(TOP).as_posix()
-        if data is None:
+        if data is None and old is not None:
             temps.append((path, path))
             say(f"removed {name}")
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temp = path.with_name(f".{path.name}.new")
-        temp.write_bytes(data)
-        if path.exists():
-            shutil.copymode(path, temp)
-        temps.append((temp, path))
-        say(f"wrote {name}")
+        elif data is not None and (data != old or (
+                path in modes and (path.stat().st_mode ^ mode) & 0o100)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temp = path.with_name(f".{path.name}.new")
+            temp.write_bytes(data)
+            temp.chmod(mode)
+            temps.append((temp, path))
+            say(f"wrote {name}")
     for temp, path in temps:
         if temp == path:
             path.unlink()
@@ -933,10 +1040,10 @@ def check(args: argparse.Namespace) -> None:
     """Fails if the branch has work that is not exported."""
     repo = Repo(args.tree)
     if repo.state().get("tip"):
-        check_exported(repo)
-        edits = repo.out("diff", "--name-only", "HEAD")
-        if edits:
-            fail(f"{repo.dir} has edits that are not exported:\n{edits}")
+        check_idle(repo)
+        work = unexported(repo) + repo.out("diff", "--name-only", "HEAD")
+        if work:
+            fail(f"{repo.dir} has work that is not exported:\n{work}")
 
 
 # Other work trees.
@@ -945,6 +1052,7 @@ def check(args: argparse.Namespace) -> None:
 def check_out(args: argparse.Namespace) -> None:
     """Checks out a commit in a work tree, and drops edits there."""
     repo, dest = Repo(args.tree), args.dest.absolute()
+    repo.git("worktree", "repair", str(dest), check=False)
     repo.git("worktree", "prune")
     if (dest / ".git").is_file():
         Repo(dest).git("checkout", "-q", "-f", "--detach", args.commit)
