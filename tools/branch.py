@@ -43,7 +43,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import project                                                 # noqa: E402
 import registry                                                # noqa: E402
-from project import REFERENCE, TOP, Commit, Topic, fail        # noqa: E402
+from project import REFERENCE, TOP, Commit, fail               # noqa: E402
 
 NAME, EMAIL = "ovs-cost developers", "dev@ovs-cost.example"
 ENV = {
@@ -308,7 +308,7 @@ def with_new_files(repo: Repo, tree: str, commit: Commit, news: str,
     repo.read_tree(tree)
     texts: Dict[str, str] = {}
     edits = [(entry[0], entry[2]) for file, words in commit.files.items()
-             for entry in registry.entries(file, words)]
+             for entry in registry.entries(file, words, commit.topic.alone)]
     if news:
         version = re.search(r"AC_INIT\(openvswitch, *([^,)\s]+)",
                             (repo.read(tree, "configure.ac") or b"").decode())
@@ -424,7 +424,8 @@ def merged(repo: Repo, name: str, commit: Commit, made: Made, start: str,
                     not in (repo.read(start, file) or b""):
                 want.pop((file, function), None)
                 got.pop((file, function), None)
-        tree, conflicts = after, []
+        touched = re.findall(r"^\+\+\+ b/(.*)", path.read_text(), re.M)
+        tree, conflicts = after, [f for f in conflicts if f not in touched]
     if conflicts:
         raise Conflict(commit, "git can't merge " + " ".join(conflicts))
     moved = sorted(": ".join(place) for place in {*want, *got}
@@ -765,15 +766,16 @@ def export_branch(args: argparse.Namespace) -> None:
             for commit in topic.commits
             if commit.name in state["names"].split()
             for file, words in commit.files.items() if file not in tip
-            for entry in registry.entries(file, words)]
+            for entry in registry.entries(file, words, topic.alone)]
     news = registry.read_news(TOP / "patches/NEWS")
     tree = repo.out("rev-parse", "base^{tree}")
     there = {} if state["base"] == REFERENCE else make(
         repo, fetched_base(repo, REFERENCE, args.cache),
         project.select(project.read_topics()))
     listing: Dict[str, Commit] = {}
+    topics = {topic.name: topic for topic in project.read_topics()}
     for one in found:
-        topic = Topic(one.topic, [], False)
+        topic = topics[one.topic]
         commit = listing[one.name] = Commit(topic, one.name)
         for file in sorted(repo.out(
                 "diff-tree", "-r", "--no-commit-id", "--no-renames",
@@ -795,7 +797,8 @@ def export_branch(args: argparse.Namespace) -> None:
             modes[TOP / file] = int(mode[-3:], 8)
             writes[TOP / file] = repo.read("HEAD", file)
             if file not in known:
-                fresh += registry.entries(file, commit.files[file])
+                fresh += registry.entries(file, commit.files[file],
+                                          topic.alone)
         start = with_new_files(repo, tree, commit,
                                news.get(commit.number, ""), blobs)
         tree = with_entries(repo, one.id, fresh, gone, list(blobs.values()))

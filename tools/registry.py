@@ -101,13 +101,16 @@ def add_to_list(text: str, variable: str, value: str,
     return text[:best.start(1)] + "".join(lines) + text[best.end(1):]
 
 
-def add_include(text: str, file: str) -> str:
-    """Adds 'file' to the files that a suite of tests includes: macros after
-    other macros, tests after the one that the alphabet has before, so that
-    commits do not meet at the end of the list."""
+def add_include(text: str, file: str, spread: bool) -> str:
+    """Adds 'file' to the files that a suite of tests includes, at the end, as
+    it may use macros of files before it; with 'spread', macros after other
+    macros, and tests where the alphabet has them, so that commits do not meet
+    at the end."""
     line = f"m4_include([{file}])\n"
     if line in text:
         return text
+    if not spread:
+        return text.rstrip("\n") + "\n" + line
     macros = file.endswith("-macros.at")
     others = [(macros or match.group(1), match.end()) for match in
               re.finditer(r"^m4_include\(\[(.*)\]\)\n", text, re.M)
@@ -126,8 +129,9 @@ def add_line_after(text: str, pattern: str, line: str) -> str:
     return text[:end] + line + "\n" + text[end:]
 
 
-def entries(file: str, words: List[str]) -> List[Entry]:
-    """Returns the entries of the new file 'file'."""
+def entries(file: str, words: List[str], spread: bool) -> List[Entry]:
+    """Returns the entries of the new file 'file'; for 'spread', see
+    add_include()."""
     conditions = [word for word in words if word.isupper()]
     suites = [word for word in words if not word.isupper()]
     variables = next(v for pattern, v in VARIABLES
@@ -148,7 +152,7 @@ def entries(file: str, words: List[str]) -> List[Entry]:
     if file.endswith(".at"):
         for suite in tests:
             found.append((suite, [f"m4_include([{file}])"], lambda text:
-                          add_include(text, file)))
+                          add_include(text, file, spread)))
     elif file.endswith("-unixctl.man"):
         found.append(("vswitchd/ovs-vswitchd.8.in", [".so", file], lambda text:
                       add_line_after(text, r"^\.so .*-unixctl\.man\n",
