@@ -257,12 +257,17 @@ def fetched_base(repo: Repo, name: str, cache: Path,
     return found
 
 
+def version(configure: bytes) -> str:
+    """Returns the version of Open vSwitch that 'configure', its configure.ac,
+    is of."""
+    match = re.search(rb"AC_INIT\(openvswitch, *([^,)\s]+)", configure)
+    return match.group(1).decode() if match else ""
+
+
 def copied_base(repo: Repo, name: str, source: Path) -> str:
     """Returns the commit of a user's source of Open vSwitch."""
-    match = re.search(r"AC_INIT\(openvswitch, *([^,)\s]+)",
-                      (source / "configure.ac").read_text())
-    return import_base(repo, name, source, "Open vSwitch "
-                       f"{match.group(1) if match else ''} of {source}")
+    has = version((source / "configure.ac").read_bytes())
+    return import_base(repo, name, source, f"Open vSwitch {has} of {source}")
 
 
 # Making commits.
@@ -310,10 +315,9 @@ def with_new_files(repo: Repo, tree: str, commit: Commit, news: str,
     edits = [(entry[0], entry[2]) for file, words in commit.files.items()
              for entry in registry.entries(file, words, commit.topic.alone)]
     if news:
-        version = re.search(r"AC_INIT\(openvswitch, *([^,)\s]+)",
-                            (repo.read(tree, "configure.ac") or b"").decode())
-        edits.append(("NEWS", lambda text: registry.add_news(
-            text, version.group(1) if version else "", news)))
+        has = version(repo.read(tree, "configure.ac") or b"")
+        edits.append(("NEWS", lambda text: registry.add_news(text, has,
+                                                             news)))
     for file, edit in edits:
         if file not in texts:
             old = repo.read(tree, file)
@@ -407,14 +411,15 @@ def merged(repo: Repo, name: str, commit: Commit, made: Made, start: str,
     """Returns the tree 'start' of base 'name' with the patch of 'commit',
     which was 'made' on the base of patches/."""
     tree, conflicts = merge_patch(repo, made, start)
-    if resolve:
-        return tree
     want, got = hooks(repo, made.start, made.tree), hooks(repo, start, tree)
     path = TOP / f"bases/{name}.d/{commit.number}.diff"
     if path.is_file():
         try:
             after = apply(repo, tree, commit, path.read_bytes())
         except Conflict as e:
+            if resolve:
+                say(f"left out: {path.relative_to(TOP)}, which does not fit")
+                return tree
             raise Conflict(commit, f"{path.relative_to(TOP)} does not fit any "
                            f"more: {e.why}") from None
         looked_at = hooks(repo, tree, after)
@@ -426,6 +431,11 @@ def merged(repo: Repo, name: str, commit: Commit, made: Made, start: str,
                 got.pop((file, function), None)
         touched = re.findall(r"^\+\+\+ b/(.*)", path.read_text(), re.M)
         tree, conflicts = after, [f for f in conflicts if f not in touched]
+    if conflicts and resolve:
+        say(f"left out: what {commit.name} changes in conflicting places of "
+            + " ".join(conflicts))
+    if resolve:
+        return tree
     if conflicts:
         raise Conflict(commit, "git can't merge " + " ".join(conflicts))
     moved = sorted(": ".join(place) for place in {*want, *got}
@@ -547,7 +557,10 @@ def check_idle(repo: Repo) -> None:
 def unexported(repo: Repo) -> str:
     """Returns the subjects of commits that are not exported."""
     state = repo.state()
-    if repo.head() in (state.get("tip"), state.get("exported")):
+    if not state.get("tip"):
+        fail(f"{repo.state_file} has lost what the branch was made of: 'make "
+             "import FORCE=1' makes it again")
+    if repo.head() in (state["tip"], state.get("exported")):
         return ""
     return repo.out("log", "--format=%s", f"{state['tip']}..HEAD") \
         or "(HEAD is not at the tip)"
@@ -745,9 +758,9 @@ def export_branch(args: argparse.Namespace) -> None:
     state = repo.state()
     if not state.get("tip"):
         fail(f"{repo.dir} is no branch: run 'make import' first")
-    about = {name: state[name] for name in ("base", "topics", "only",
-                                            "resolve")}
-    if state.get("pending") or state["fingerprint"] != fingerprint(
+    about = {name: state.get(name, "") for name in ("base", "topics", "only",
+                                                    "resolve")}
+    if state.get("pending") or state.get("fingerprint") != fingerprint(
             repo.out("rev-parse", "base"), about):
         fail("the repository has changed since the import: run 'make import' "
              "first")
@@ -756,24 +769,22 @@ def export_branch(args: argparse.Namespace) -> None:
     writes: Dict[Path, Optional[bytes]] = {}
     modes: Dict[Path, int] = {}
     found = branch_commits(repo)
-    known = {file: words for topic in project.read_topics()
-             for commit in topic.commits
+    names = state["names"].split()
+    topics = {topic.name: topic for topic in project.read_topics()}
+    commits = project.select([*topics.values()])
+    known = {file: words for commit in commits
              for file, words in commit.files.items()}
     tip = set(repo.out("ls-tree", "-r", "--name-only", "HEAD").splitlines())
     blobs: Dict[str, Tuple[str, str, str]] = {}
     fresh: List[registry.Entry] = []
-    gone = [entry for topic in project.read_topics()
-            for commit in topic.commits
-            if commit.name in state["names"].split()
+    gone = [entry for commit in commits if commit.name in names
             for file, words in commit.files.items() if file not in tip
-            for entry in registry.entries(file, words, topic.alone)]
+            for entry in registry.entries(file, words, commit.topic.alone)]
     news = registry.read_news(TOP / "patches/NEWS")
     tree = repo.out("rev-parse", "base^{tree}")
     there = {} if state["base"] == REFERENCE else make(
-        repo, fetched_base(repo, REFERENCE, args.cache),
-        project.select(project.read_topics()))
+        repo, fetched_base(repo, REFERENCE, args.cache), commits)
     listing: Dict[str, Commit] = {}
-    topics = {topic.name: topic for topic in project.read_topics()}
     for one in found:
         topic = topics[one.topic]
         commit = listing[one.name] = Commit(topic, one.name)
@@ -812,7 +823,7 @@ def export_branch(args: argparse.Namespace) -> None:
             clean, _ = merge_patch(repo, made, start)
             text = repo.git("diff", "-U3", "--no-renames", clean, tree).stdout
             writes[path] = text or None
-            if repo.message(there[one.name].id) != one.message:
+            if repo.message(made.id) != one.message:
                 fail(f"change messages in a tree of base {REFERENCE}")
         elif not is_same(repo, commit, start, tree, one, author):
             if start == tree and not commit.files:
@@ -820,20 +831,17 @@ def export_branch(args: argparse.Namespace) -> None:
                      "only, or nothing: meld it into another commit")
             writes[commit.path] = format_patch(repo, start, tree, one.message,
                                                author)
-    names = state["names"].split()
     if there:
         if list(listing) != names or fresh or gone:
             fail("commits and new files are added and dropped in a tree of "
                  f"base {REFERENCE}")
     else:
-        dropped = set(names) - set(listing)
-        for topic in project.read_topics():
-            for commit in topic.commits:
-                if commit.name in dropped:
+        for commit in commits:
+            if commit.name in names:
+                writes.update({TOP / file: None for file in commit.files
+                               if file not in tip})
+                if commit.name not in listing:
                     writes[commit.path] = None
-                if commit.name in names:
-                    writes.update({TOP / file: None for file in commit.files
-                                   if file not in tip})
         path = TOP / "patches/topics"
         writes[path] = list_commits(path.read_text(), listing,
                                     names).encode()
@@ -1094,7 +1102,7 @@ def main() -> int:
     add("--force", action="store_true",
         help="drop edits and commits that are not exported")
     add("--resolve", action="store_true",
-        help="where git can't merge, take the lines of the patch as they are")
+        help="leave out changes that git can't merge")
     commands.choices["series"].add_argument("out", type=Path, metavar="OUT")
     commands.choices["series"].add_argument(
         "--signoff", metavar="'NAME <EMAIL>'",
