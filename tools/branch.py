@@ -10,7 +10,6 @@ the new files that belong to it, and their entries in Open vSwitch's lists.
   export     writes what the branch has to this repository
   series     writes the branch as mails, with cover letters
   check      fails if the branch has work that is not exported
-  worktree   checks out a commit of the branch in another directory
 
 import never overwrites an edit or a commit that is not exported, unless
 --force is given.  If a patch does not apply as it is, it is merged: git merges
@@ -26,11 +25,17 @@ export writes the differences in bases/NAME.d/ only.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import email
+import email.policy
+import email.utils
+import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,31 +60,38 @@ ENV = {
     "GIT_AUTHOR_DATE": "2026-01-01T00:00:00+0000",
 }
 
-# Files of a source tree that are no source: releases have some of them, too.
-GENERATED = (
-    "aclocal.m4", "autom4te.cache/*", "build-aux/ar-lib", "build-aux/compile",
-    "build-aux/config.*", "build-aux/depcomp", "build-aux/install-sh",
-    "build-aux/ltmain.sh", "build-aux/missing", "build-aux/py-compile",
-    "build-aux/test-driver", "config.h", "config.h.in", "config.log",
-    "config.status", "configure", "configure~", "debian/copyright",
-    "include/openvswitch/version.h", "libtool", "m4/libtool.m4", "m4/lt*.m4",
-    "Makefile", "Makefile.in", "package.m4", "python/setup.py",
-    "python/ovs/dirs.py", "python/ovs/version.py",
-    "rhel/openvswitch-fedora.spec", "stamp-h*", "tests/testsuite",
-    "tests/*-testsuite", "*testsuite.dir/*", "*.a", "*.gcda", "*.gcno", "*.la",
-    "*.lo", "*.log", "*.o", "*.pyc", ".git/*", "*/.libs/*", "*/.deps/*",
-    ".ovs-cost/*")
+BASE_PATCH = TOP / "bases/all.d/base.patch"
+
+# Files of a source tree that are no source, in the words of .gitignore:
+# releases have some of them, too.
+GENERATED = """
+    /Makefile /Makefile.in /aclocal.m4 /config.h /config.h.in /config.log
+    /config.status /configure /configure~ /libtool /package.m4 /stamp-h*
+    /autom4te.cache/ /.ovs-cost/ .deps/ .libs/ *testsuite.dir/
+    /build-aux/ar-lib /build-aux/compile /build-aux/config.*
+    /build-aux/depcomp /build-aux/install-sh /build-aux/ltmain.sh
+    /build-aux/missing /build-aux/py-compile /build-aux/test-driver
+    /debian/copyright /include/odp-netlink*.h /include/openvswitch/version.h
+    /lib/dirs.c /lib/ovsdb-server-idl.[ch] /lib/string.h /lib/vswitch-idl.[ch]
+    /m4/libtool.m4 /m4/lt*.m4 /python/setup.py /python/ovs/dirs.py
+    /python/ovs/version.py /rhel/openvswitch-fedora.spec /tests/idltest.[ch]
+    /tests/testsuite /tests/*-testsuite /vtep/vtep-idl.[ch]
+    *.a *.gcda *.gcno *.la *.lo *.log *.o *.pyc
+"""
 
 
 def say(message: str) -> None:
     print(f"branch: {message}", flush=True)
 
 
-class Conflict(Exception):
-    """A commit that git can't apply or merge."""
-    def __init__(self, commit: Commit, why: str):
-        super().__init__(why)
-        self.commit, self.why = commit, why
+# A mode, the name of a blob in git, and that of a file.
+Blob = Tuple[str, str, str]
+# What a file has, and whether it can be executed.
+Content = Optional[Tuple[bytes, bool]]
+
+
+class Conflict(project.Failure):
+    """A change that git can't apply or merge."""
 
 
 @dataclass
@@ -99,19 +111,15 @@ class Repo:
         self.state_file = tree / ".git/ovs-cost.json"
         self.index = tree / ".git/ovs-cost-index"
 
-    def git(self, *args: str, data: Optional[bytes] = None,
-            check: bool = True, env: Optional[Dict[str, str]] = None
+    def git(self, *args: str, data: bytes = b"", check: bool = True,
+            env: Optional[Dict[str, str]] = None
             ) -> "subprocess.CompletedProcess[bytes]":
         """Runs git, deaf to what the user has configured."""
         clean = {k: v for k, v in os.environ.items()
                  if not k.startswith("GIT_")}
         done = subprocess.run(
-            ["git", "-C", str(self.dir), "-c", "core.autocrlf=false",
-             "-c", "core.hooksPath=/dev/null", "-c", "core.safecrlf=false",
-             "-c", "commit.gpgSign=false", "-c", "core.quotePath=false",
-             "-c", "core.abbrev=12", "-c", "safe.directory=*",
-             "-c", "advice.detachedHead=false", *args],
-            input=b"" if data is None else data, capture_output=True,
+            ["git", "-C", str(self.dir), "-c", "core.hooksPath=/dev/null",
+             "-c", "safe.directory=*", *args], input=data, capture_output=True,
             # Never the repository around the build directory.
             env={**clean, **ENV, "GIT_CEILING_DIRECTORIES":
                  str(self.dir.resolve().parent), **(env or {})}, check=False)
@@ -123,447 +131,65 @@ class Repo:
     def out(self, *args: str, **more: Any) -> str:
         return self.git(*args, **more).stdout.decode(errors="replace").strip()
 
+    def lines(self, *args: str, **more: Any) -> List[str]:
+        return self.out(*args, **more).splitlines()
+
     def head(self) -> str:
         """Returns the commit that is checked out, "" if there is none."""
         return self.out("rev-parse", "-q", "--verify", "HEAD", check=False)
 
-    def state(self) -> Dict[str, str]:
-        try:
-            return json.loads(self.state_file.read_text())
-        except (OSError, ValueError):
-            return {}
+    def state(self) -> Dict[str, Any]:
+        return (json.loads(self.state_file.read_text())
+                if self.state_file.exists() else {})
 
-    def save(self, **state: str) -> None:
+    def save(self, **state: object) -> None:
         temp = self.state_file.with_suffix(".new")
         temp.write_text(json.dumps(state) + "\n")
         temp.replace(self.state_file)
 
-    # The index in which trees are made, apart from the user's.
-
     def staged(self, *args: str, **more: Any
                ) -> "subprocess.CompletedProcess[bytes]":
+        """Runs git on the index in which trees are made, apart from the
+        user's."""
         return self.git(*args, env={"GIT_INDEX_FILE": str(self.index)}, **more)
 
-    def read_tree(self, tree: str) -> None:
-        self.staged("read-tree", tree)
+    def read(self, tree: str, file: str) -> bytes:
+        """Returns the contents of 'file', none if there is no such file."""
+        return self.git("cat-file", "blob", f"{tree}:{file}",
+                        check=False).stdout
 
-    def write_tree(self) -> str:
+    def write(self, tree: str, files: Dict[str, bytes],
+              blobs: Iterable[Blob] = ()) -> str:
+        """Returns 'tree' with the contents of 'files', and with 'blobs'."""
+        modes = {line.partition("\t")[2]: line.split()[0] for line in
+                 self.lines("ls-tree", "-r", tree, *files)}
+        new = [(modes.get(file, "100644"),
+                self.out("hash-object", "-w", "--stdin", data=data), file)
+               for file, data in files.items()]
+        self.staged("read-tree", tree)
+        self.staged("update-index", "--index-info", data="".join(
+            f"{mode} {blob}\t{file}\n"
+            for mode, blob, file in [*new, *blobs]).encode())
         return self.staged("write-tree").stdout.decode().strip()
 
-    def put(self, blobs: Iterable[Tuple[str, str, str]]) -> None:
-        """Puts (mode, blob, file) into the index."""
-        lines = "".join(f"{mode} {blob}\t{file}\n"
-                        for mode, blob, file in blobs)
-        self.staged("update-index", "--index-info", data=lines.encode())
-
-    def blob(self, data: bytes) -> str:
-        return self.out("hash-object", "-w", "--stdin", data=data)
-
-    def read(self, tree: str, file: str) -> Optional[bytes]:
-        done = self.git("cat-file", "blob", f"{tree}:{file}", check=False)
-        return None if done.returncode else done.stdout
-
-    def write(self, tree: str, files: Dict[str, bytes]) -> str:
-        """Returns 'tree' with the contents of 'files', which it has."""
-        self.read_tree(tree)
-        modes = {line.partition("\t")[2]: line.split()[0] for line in
-                 self.out("ls-tree", "-r", tree, *files).splitlines()}
-        self.put((modes[file], self.blob(data), file)
-                 for file, data in files.items())
-        return self.write_tree()
-
-    def message(self, commit: str) -> str:
-        """Returns the message of 'commit', without the name of its patch."""
-        text = self.git("log", "-1", "--format=%B", commit).stdout.decode()
-        return re.sub(r"^Patch: .*\n", "", text, flags=re.M).strip() + "\n"
-
-    def commit(self, tree: str, parents: List[str], message: str,
-               author: Optional[Dict[str, str]] = None) -> str:
-        return self.out("commit-tree", tree,
-                        *[a for p in parents for a in ("-p", p)],
-                        data=message.encode(), env=author)
-
-
-# The base.
-
-
-def source_files(source: Path) -> List[str]:
-    """Returns the files of the source of Open vSwitch in 'source'."""
-    if (source / ".git").exists():
-        done = subprocess.run(
-            ["git", "-C", str(source), "-c", "safe.directory=*", "ls-files",
-             "-z", "--cached", "--others", "--exclude-standard"],
-            capture_output=True, check=False)
-        found = [f for f in done.stdout.decode().split("\0")
-                 if f and (source / f).is_file()]
-    else:
-        found = [path.relative_to(source).as_posix()
-                 for path in source.rglob("*") if path.is_file()]
-    found = [f for f in found if not any(fnmatch(f, p) for p in GENERATED)]
-    return sorted(f for f in found if not is_program(source / f))
-
-
-def is_program(path: Path) -> bool:
-    with open(path, "rb") as file:
-        return file.read(4) == b"\x7fELF"
-
-
-def import_base(repo: Repo, name: str, source: Path, title: str) -> str:
-    """Makes a commit of the source of Open vSwitch in 'source', a version that
-    bases/NAME is for, with the patch that it needs to build on all systems.
-    Returns the commit."""
-    index = {"GIT_INDEX_FILE": str(repo.dir / ".git/ovs-cost-base")}
-    files = {*source_files(source),
-             *repo.out("ls-files", env=index).splitlines()}
-    repo.git("-c", "core.fileMode=true", f"--work-tree={source}",
-             "update-index", "--add", "--remove", "-z", "--stdin", env=index,
-             data="".join(f + "\0" for f in sorted(files)).encode())
-    repo.read_tree(repo.out("write-tree", env=index))
-    changelog = source / "debian/changelog"
-    if changelog.is_file():
-        # Older entries of Debian's break textual rules of Makefile.am.
-        entry = re.split(rb"(?<=\n)\n(?=\S)", changelog.read_bytes(), 1)[0]
-        repo.put([("100644", repo.blob(entry), "debian/changelog")])
-    patch = TOP / f"bases/{name}.d/base.patch"
-    if patch.is_file() and repo.staged("apply", "--cached", str(patch),
-                                       check=False).returncode:
-        # A source that has it already.
-        repo.staged("apply", "--cached", "-R", "--check", str(patch))
-    return repo.commit(repo.write_tree(), [], f"{title}\n")
-
-
-def fetched_base(repo: Repo, name: str, cache: Path,
-                 fetch: bool = True) -> str:
-    """Returns the commit of base 'name', whose source is fetched unless the
-    repository has it; "" without 'fetch'."""
-    about = project.read_base(name)
-    patch = TOP / f"bases/{name}.d/base.patch"
-    digest = hashlib.sha256(about["PACKAGE_SHA256"].encode() + (
-        patch.read_bytes() if patch.is_file() else b"")
-        + repr(GENERATED).encode()).hexdigest()
-    tag = f"base-{name}-{digest[:12]}"
-    found = repo.out("rev-parse", "-q", "--verify", tag, check=False)
-    if not found and fetch:
-        run = subprocess.run([str(TOP / "tools/fetch"),
-                              str(TOP / "bases" / name), str(cache)],
-                             stdin=subprocess.DEVNULL, check=False)
-        if run.returncode:
-            fail(f"the source of Open vSwitch {name} could not be fetched")
-        source = cache / f"{about['PACKAGE']}-{about['PACKAGE_VERSION']}"
-        repo.git("tag", "-f", tag, import_base(
-            repo, name, source, f"Open vSwitch {name} ({about['PACKAGE']} "
-            f"{about['PACKAGE_VERSION']})"))
-        found = repo.out("rev-parse", tag)
-    return found
-
-
-def version(configure: bytes) -> str:
-    """Returns the version of Open vSwitch that 'configure', its configure.ac,
-    is of."""
-    match = re.search(rb"AC_INIT\(openvswitch, *([^,)\s]+)", configure)
-    return match.group(1).decode() if match else ""
-
-
-def copied_base(repo: Repo, name: str, source: Path) -> str:
-    """Returns the commit of a user's source of Open vSwitch."""
-    has = version((source / "configure.ac").read_bytes())
-    return import_base(repo, name, source, f"Open vSwitch {has} of {source}")
-
-
-# Making commits.
-
-
-def read_patch(repo: Repo, commit: Commit) -> Tuple[str, Dict[str, str],
-                                                    bytes]:
-    """Returns the message of the patch of 'commit', its author, and the
-    patch."""
-    if not commit.path.is_file():
-        fail(f"patches/topics names {commit.name}, and there is no "
-             f"{commit.path.relative_to(TOP)}")
-    with tempfile.TemporaryDirectory() as name:
-        message, patch = Path(name) / "message", Path(name) / "patch"
-        head = repo.out("mailinfo", str(message), str(patch),
-                        data=commit.path.read_bytes())
-        field = dict(re.findall(r"^(\w+): (.*)$", head, re.M))
-        if not {"Subject", "Author", "Email", "Date"} <= field.keys():
-            fail(f"{commit.path.relative_to(TOP)} lacks the header of git "
-                 "format-patch")
-        text = f"{field['Subject']}\n\n{message.read_text().strip()}\n"
-        author = {"GIT_AUTHOR_NAME": field["Author"],
-                  "GIT_AUTHOR_EMAIL": field["Email"],
-                  "GIT_AUTHOR_DATE": field["Date"]}
-        # Which patch a commit is, whatever becomes of its message.
-        return f"{text}Patch: {commit.name}\n", author, patch.read_bytes()
-
-
-def hashed(repo: Repo, files: List[str]) -> Dict[str, Tuple[str, str, str]]:
-    """Returns the mode, the blob and the name of each of these new files."""
-    gone = [file for file in files if not (TOP / file).is_file()]
-    if gone:
-        fail(f"patches/topics names {' '.join(gone)}, which is not there")
-    out = repo.out("hash-object", "-w", "--no-filters", "--stdin-paths",
-                   data="".join(f"{TOP / f}\n" for f in files).encode())
-    return {file: ("100755" if os.access(TOP / file, os.X_OK) else "100644",
-                   blob, file) for file, blob in zip(files, out.split())}
-
-
-def with_new_files(repo: Repo, tree: str, commit: Commit, news: str,
-                   blobs: Dict[str, Tuple[str, str, str]]) -> str:
-    """Returns 'tree' with the new files of 'commit' and their entries."""
-    repo.read_tree(tree)
-    texts: Dict[str, str] = {}
-    edits = [(entry[0], entry[2]) for file, words in commit.files.items()
-             for entry in registry.entries(file, words, commit.topic.alone)]
-    if news:
-        has = version(repo.read(tree, "configure.ac") or b"")
-        edits.append(("NEWS", lambda text: registry.add_news(text, has,
-                                                             news)))
-    for file, edit in edits:
-        if file not in texts:
-            old = repo.read(tree, file)
-            if old is None:
-                raise Conflict(commit, f"there is no {file}")
-            texts[file] = old.decode()
-        texts[file] = edit(texts[file])
-    taken = repo.out("ls-tree", "-r", "--name-only", tree, *commit.files) \
-        if commit.files else ""
-    if taken:
-        fail(f"Open vSwitch already has {taken}, a new file of {commit.name}")
-    repo.put([*(blobs[file] for file in commit.files),
-              *(("100644", repo.blob(text.encode()), file)
-                for file, text in texts.items())])
-    return repo.write_tree()
-
-
-def apply(repo: Repo, start: str, commit: Commit, patch: bytes) -> str:
-    """Returns the tree 'start' with 'patch', exactly where it fits."""
-    repo.read_tree(start)
-    if patch.strip():
-        done = repo.staged("apply", "--cached", "--whitespace=nowarn", "-",
-                           data=patch, check=False)
+    def apply(self, tree: str, patch: bytes, *options: str) -> str:
+        """Returns 'tree' with 'patch', exactly where it fits."""
+        if not re.search(rb"^(diff --git|---) \S", patch, re.M):
+            return tree
+        self.staged("read-tree", tree)
+        done = self.staged("apply", "--cached", "--whitespace=nowarn",
+                           *options, "-", data=patch, check=False)
         if done.returncode:
-            raise Conflict(commit, done.stderr.decode(errors="replace"))
-    return repo.write_tree()
+            raise Conflict(done.stderr.decode(errors="replace").rstrip())
+        return self.staged("write-tree").stdout.decode().strip()
 
+    def diff(self, before: str, after: str, *args: str) -> bytes:
+        return self.git("diff", "--no-renames", before, after, *args).stdout
 
-def merge(repo: Repo, base: str, theirs: str, ours: str
-          ) -> Tuple[str, List[str]]:
-    """Returns the tree 'ours' with what 'theirs' changes in 'base', and the
-    files that conflict."""
-    ancestor = repo.commit(base, [], "")
-    done = repo.git("merge-tree", "--write-tree", "--name-only",
-                    "--no-messages", repo.commit(ours, [ancestor], ""),
-                    repo.commit(theirs, [ancestor], ""), check=False)
-    if done.returncode > 1:
-        fail("a merge needs git 2.38 or later: " + done.stderr.decode())
-    tree, *files = done.stdout.decode().split("\n")
-    return tree, sorted({f for f in files if f})
-
-
-def hooks(repo: Repo, before: str, after: str
-          ) -> Dict[Tuple[str, str], List[str]]:
-    """Returns the lines that 'after' adds to 'before', or removes, in each
-    function of C, by the name of its file and its own."""
-    found: Dict[Tuple[str, str], List[str]] = {}
-    file = function = ""
-    for line in repo.out("diff", "-U0", "--no-renames", before, after, "--",
-                         "*.c").splitlines():
-        if line.startswith("+++ "):
-            file = line[6:]
-        elif line.startswith("@@"):
-            function = re.sub(r"\(.*", "", line.split("@@", 2)[2].strip())
-        elif line[:1] in "+-" and line[1:].strip() \
-                and not line.startswith("--- "):
-            found.setdefault((file, function), []).append(
-                line[0] + line[1:].strip())
-    return found
-
-
-def merge_patch(repo: Repo, made: Made, start: str) -> Tuple[str, List[str]]:
-    """Returns the tree 'start' with the patch of 'made', a commit on another
-    base, and the files that conflict, in which conflicts are left out."""
-    tree, conflicts = merge(repo, made.start, made.tree, start)
-    texts: Dict[str, bytes] = {}
-    left: List[str] = []
-    for file in conflicts:
-        patch = repo.git("diff", "-U3", "--no-renames", made.start, made.tree,
-                         "--", file).stdout
-        repo.read_tree(start)
-        # Tests, which stand alone, are put after the same line.
-        if file.endswith(".at") and not repo.staged(
-                "apply", "--cached", "-C1", "-", data=patch,
-                check=False).returncode:
-            texts[file] = repo.read(repo.write_tree(), file) or b""
-            continue
-        left.append(file)
-        with tempfile.TemporaryDirectory() as name:
-            paths = [Path(name) / n for n in ("ours", "base", "theirs")]
-            for path, side in zip(paths, (start, made.start, made.tree)):
-                path.write_bytes(repo.read(side, file) or b"")
-            texts[file] = subprocess.run(
-                ["git", "merge-file", "-p", "--ours", *map(str, paths)],
-                capture_output=True, check=True).stdout
-    return (repo.write(tree, texts) if texts else tree), left
-
-
-def merged(repo: Repo, name: str, commit: Commit, made: Made, start: str,
-           resolve: bool) -> str:
-    """Returns the tree 'start' of base 'name' with the patch of 'commit',
-    which was 'made' on the base of patches/."""
-    tree, conflicts = merge_patch(repo, made, start)
-    want, got = hooks(repo, made.start, made.tree), hooks(repo, start, tree)
-    path = TOP / f"bases/{name}.d/{commit.number}.diff"
-    if path.is_file():
-        try:
-            after = apply(repo, tree, commit, path.read_bytes())
-        except Conflict as e:
-            if resolve:
-                say(f"left out: {path.relative_to(TOP)}, which does not fit")
-                return tree
-            raise Conflict(commit, f"{path.relative_to(TOP)} does not fit any "
-                           f"more: {e.why}") from None
-        looked_at = hooks(repo, tree, after)
-        for file, function in {*want, *got}:
-            # This base may not have the function.
-            if (file, function) in looked_at or function.encode() \
-                    not in (repo.read(start, file) or b""):
-                want.pop((file, function), None)
-                got.pop((file, function), None)
-        touched = re.findall(r"^\+\+\+ b/(.*)", path.read_text(), re.M)
-        tree, conflicts = after, [f for f in conflicts if f not in touched]
-    if conflicts and resolve:
-        say(f"left out: what {commit.name} changes in conflicting places of "
-            + " ".join(conflicts))
-    if resolve:
-        return tree
-    if conflicts:
-        raise Conflict(commit, "git can't merge " + " ".join(conflicts))
-    moved = sorted(": ".join(place) for place in {*want, *got}
-                   if want.get(place) != got.get(place))
-    if moved:
-        raise Conflict(commit, "these functions would get other lines than on "
-                       f"base {REFERENCE}:\n  " + "\n  ".join(moved))
-    return tree
-
-
-def functions(diff: str) -> List[Tuple[str, str]]:
-    """Returns the files and functions of the hunks in 'diff'."""
-    found: List[Tuple[str, str]] = []
-    file = ""
-    for line in diff.splitlines():
-        if line.startswith("+++ "):
-            file = line[6:]
-        elif line.startswith("@@") and file.endswith(".c"):
-            found.append((file, line.split("@@", 2)[2].partition("(")[0]))
-    return found
-
-
-def make(repo: Repo, base: str, commits: List[Commit], name: str = REFERENCE,
-         resolve: bool = False, there: Optional[Dict[str, Made]] = None
-         ) -> Dict[str, Made]:
-    """Makes 'commits' on 'base': applies them, or if they were made 'there',
-    on the base of patches/, merges them."""
-    made: Dict[str, Made] = {}
-    news = registry.read_news(TOP / "patches/NEWS")
-    blobs = hashed(repo, [f for c in commits for f in c.files])
-    tree, parent = repo.out("rev-parse", f"{base}^{{tree}}"), base
-    for commit in commits:
-        message, author, patch = read_patch(repo, commit)
-        start = with_new_files(repo, tree, commit,
-                               news.get(commit.number, ""), blobs)
-        if there:
-            tree = merged(repo, name, commit, there[commit.name], start,
-                          resolve)
-        else:
-            tree = apply(repo, start, commit, patch)
-            want = functions(patch.decode(errors="replace"))
-            if want and want != functions(repo.out(
-                    "diff", "-U3", "--no-renames", start, tree)):
-                raise Conflict(commit, "hunks would come into other functions")
-        parent = repo.commit(tree, [parent], message, author)
-        made[commit.name] = Made(start, tree, parent)
-    return made
-
-
-def make_branch(repo: Repo, cache: Path, name: str, base: str,
-                commits: List[Commit], resolve: bool) -> Dict[str, Made]:
-    """Makes 'commits' on 'base', a source of the versions that bases/NAME is
-    for."""
-    where = "this source" if name == REFERENCE else f"base {name}"
-    try:
-        if name == REFERENCE:
-            try:
-                return make(repo, base, commits)
-            except Conflict as e:
-                # Without commits that it comes after, or on another source.
-                try:
-                    fetched_base(repo, REFERENCE, cache)
-                except project.Failure:
-                    raise e from None
-        start, all_commits = (fetched_base(repo, REFERENCE, cache),
-                              project.select(project.read_topics()))
-        try:
-            there = make(repo, start, all_commits)
-        except Conflict:
-            where = f"base {REFERENCE}"
-            raise
-        return make(repo, base, commits, name, resolve, there)
-    except Conflict as e:
-        fail(f"patches/{e.commit.topic.name}/{e.commit.name}.patch does not "
-             f"fit {where}: {e.why.rstrip()}\nThe tree is as it was.  See "
-             "\"Another version of Open vSwitch\" in CONTRIBUTING.md.")
-    raise AssertionError
-
-
-# Import.
-
-
-def settle(repo: Repo) -> None:
-    """Ends an import that was cut off: takes files that it had written back,
-    so that they are not taken for edits.  The caller has the lock."""
-    for name in ("ovs-cost-index", "ovs-cost-base"):
-        (repo.dir / f".git/{name}.lock").unlink(missing_ok=True)
-    state = repo.state()
-    pending = state.pop("pending", "")
-    if not pending:
-        return
-    (repo.dir / ".git/index.lock").unlink(missing_ok=True)
-    head = repo.head()
-    if head == pending:
-        state["tip"] = pending
-    for file in repo.out("diff", "--name-only", "HEAD").splitlines() \
-            if head and head != pending else []:
-        path = repo.dir / file
-        if not path.exists() \
-                or path.read_bytes() == repo.read(pending, file):
-            repo.git("checkout", "-q", "HEAD", "--", file)
-    repo.save(**{**state, "fingerprint": ""})
-
-
-def check_idle(repo: Repo) -> None:
-    """Fails unless the branch is checked out, and git does nothing to it."""
-    busy = [name for name in ("rebase-merge", "rebase-apply", "MERGE_HEAD",
-                              "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG")
-            if (repo.dir / ".git" / name).exists()]
-    if busy:
-        fail(f"git is in the middle of something in {repo.dir} ({busy[0]}): "
-             "finish it, or abort it")
-    if repo.out("symbolic-ref", "-q", "HEAD", check=False) \
-            != "refs/heads/series":
-        fail(f"branch 'series' is not checked out in {repo.dir}: run 'git "
-             "checkout series' there")
-
-
-def unexported(repo: Repo) -> str:
-    """Returns the subjects of commits that are not exported."""
-    state = repo.state()
-    if not state.get("tip"):
-        fail(f"{repo.state_file} has lost what the branch was made of: 'make "
-             "import FORCE=1' makes it again")
-    if repo.head() in (state["tip"], state.get("exported")):
-        return ""
-    return repo.out("log", "--format=%s", f"{state['tip']}..HEAD") \
-        or "(HEAD is not at the tip)"
+    def commit(self, tree: str, message: str, *parents: str,
+               author: Optional[Dict[str, str]] = None) -> str:
+        return self.out("commit-tree", tree, *(f"-p{p}" for p in parents),
+                        data=message.encode(), env=author)
 
 
 def open_repo(tree: Path) -> Repo:
@@ -576,60 +202,325 @@ def open_repo(tree: Path) -> Repo:
         tree.mkdir(parents=True, exist_ok=True)
         repo.git("init", "-q", "-b", "series")
         # Users of the tree build in it, commit, and have git of their own.
-        (tree / ".git/info/exclude").write_text(
-            "".join(pattern + "\n" for pattern in GENERATED))
         for option in ("status.showUntrackedFiles=no", "core.abbrev=12",
                        "core.fileMode=true", "rebase.autoSquash=true",
                        "commit.gpgSign=false",
                        f"user.name={NAME}", f"user.email={EMAIL}"):
             repo.git("config", *option.split("=", 1))
         repo.save()
+    (tree / ".git/info/exclude").write_text("\n".join(GENERATED.split()))
     return repo
+
+
+# The base.
+
+
+def import_base(repo: Repo, source: Path, title: str) -> str:
+    """Makes a commit of the source of Open vSwitch in 'source', with the patch
+    that it needs to build on all systems.  Returns the commit."""
+    env = {"GIT_INDEX_FILE": str(repo.dir / ".git/ovs-cost-base"),
+           "GIT_WORK_TREE": str(source)}
+    repo.git("add", "-A", env=env)
+    if (source / ".git").exists():
+        # Open vSwitch has a file that its .gitignore ignores.
+        repo.git("add", "-f", "--pathspec-from-file=-", "--pathspec-file-nul",
+                 env=env, data=Repo(source).git(
+                     "ls-files", "-z", "-ci", "--exclude-standard").stdout)
+    programs = repo.lines("grep", "--cached", "-lF", "\x7fELF", env=env,
+                          check=False)
+    if programs:
+        repo.git("rm", "-q", "--cached", *programs, env=env)
+    tree = repo.out("write-tree", env=env)
+    changelog = repo.read(tree, "debian/changelog")
+    if changelog:
+        # Older entries of Debian's break textual rules of Makefile.am.
+        entry = re.split(rb"(?<=\n)\n(?=\S)", changelog, 1)[0]
+        tree = repo.write(tree, {"debian/changelog": entry})
+    patch = BASE_PATCH.read_bytes()
+    try:
+        tree = repo.apply(tree, patch)
+    except Conflict:
+        # A source that has it already.
+        repo.apply(tree, patch, "-R")
+    return repo.commit(tree, f"{title}\n")
+
+
+def fetched_base(repo: Repo, name: str, cache: Path,
+                 fetch: bool = True) -> str:
+    """Returns the commit of base 'name', whose source is fetched unless the
+    repository has it; "" without 'fetch'."""
+    about = project.read_base(name)
+    digest = hashlib.sha256(repr((about, BASE_PATCH.read_bytes(),
+                                  GENERATED)).encode()).hexdigest()
+    tag = f"base-{name}-{digest[:12]}"
+    found = repo.out("rev-parse", "-q", "--verify", tag, check=False)
+    if not found and fetch:
+        run = subprocess.run([str(TOP / "tools/fetch"),
+                              str(TOP / "bases" / name), str(cache)],
+                             stdin=subprocess.DEVNULL, check=False)
+        if run.returncode:
+            fail(f"the source of Open vSwitch {name} could not be fetched")
+        package = f"{about['PACKAGE']} {about['PACKAGE_VERSION']}"
+        found = import_base(repo, cache / package.replace(" ", "-"),
+                            f"Open vSwitch {name} ({package})")
+        repo.git("tag", "-f", tag, found)
+    return found
+
+
+# Making commits.
+
+
+def read_patch(commit: Commit) -> Tuple[str, Dict[str, str], bytes]:
+    """Returns the message of the patch of 'commit', its author, and the
+    mail."""
+    if not commit.path.is_file():
+        fail(f"patches/topics names {commit.name}, and there is no "
+             f"{commit.path.relative_to(TOP)}")
+    data = commit.path.read_bytes()
+    mail = email.message_from_bytes(data, policy=email.policy.default)
+    if not (mail["From"] and mail["Date"] and mail["Subject"]):
+        fail(f"{commit.path.relative_to(TOP)} lacks the header of git "
+             "format-patch")
+    name, address = email.utils.parseaddr(mail["From"])
+    author = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": address,
+              "GIT_AUTHOR_DATE": mail["Date"]}
+    subject = re.sub(r"^\[PATCH\] ", "", mail["Subject"])
+    body = re.split(r"^diff --git ", mail.get_payload(decode=True).decode(
+        errors="replace"), 1, re.M)[0]
+    return f"{subject}\n\n{body.strip()}\n", author, data
+
+
+def hashed(repo: Repo, files: List[str]) -> Dict[str, Blob]:
+    """Returns the blob of each of these new files."""
+    blobs = repo.lines("hash-object", "-w", "--no-filters", "--stdin-paths",
+                       data="".join(f"{TOP / f}\n" for f in files).encode())
+    return {file: ("100755" if os.access(TOP / file, os.X_OK) else "100644",
+                   blob, file) for file, blob in zip(files, blobs)}
+
+
+def with_new_files(repo: Repo, tree: str, commit: Commit, news: str,
+                   blobs: Dict[str, Blob]) -> str:
+    """Returns 'tree' with the new files of 'commit' and their entries."""
+    taken = repo.out("ls-tree", "-r", "--name-only", tree, *commit.files) \
+        if commit.files else ""
+    if taken:
+        fail(f"Open vSwitch already has {taken}, a new file of {commit.name}")
+    edits = [(entry[0], entry[2])
+             for entry in entries(commit, commit.files)]
+    if news:
+        edits.append(("NEWS", lambda text: registry.add_news(text, news)))
+    texts: Dict[str, str] = {}
+    for file, edit in edits:
+        texts[file] = edit(texts.get(file) or repo.read(tree, file).decode())
+    return repo.write(tree, {f: t.encode() for f, t in texts.items()},
+                      [blobs[file] for file in commit.files])
+
+
+def hooks(diff: bytes) -> Dict[Tuple[str, str], List[str]]:
+    """Returns the lines that 'diff' adds or removes in each function of C, by
+    the name of its file and its own."""
+    found: Dict[Tuple[str, str], List[str]] = {}
+    file = function = ""
+    for line in diff.decode(errors="replace").splitlines():
+        if line.startswith("+++ "):
+            file = line[6:]
+        elif line.startswith("@@"):
+            function = line.split("@@", 2)[2].partition("(")[0].strip()
+        elif file.endswith(".c") and line[1:].strip() \
+                and line[0] in "+-" and not line.startswith("--- "):
+            found.setdefault((file, function), []).append(
+                line[0] + line[1:].strip())
+    return found
+
+
+def merge_patch(repo: Repo, made: Made, start: str) -> Tuple[str, List[str]]:
+    """Returns the tree 'start' with the patch of 'made', a commit on another
+    base, and the files that conflict, in which conflicts are left out."""
+    sides = start, made.start, made.tree
+    ancestor = repo.commit(made.start, "")
+    done = repo.git("merge-tree", "--write-tree", "--name-only",
+                    "--no-messages", repo.commit(start, "", ancestor),
+                    repo.commit(made.tree, "", ancestor), check=False)
+    if done.returncode > 1:
+        fail("a merge needs git 2.38 or later: " + done.stderr.decode())
+    tree, *conflicts = done.stdout.decode().split()
+    texts: Dict[str, bytes] = {}
+    left: List[str] = []
+    for file in conflicts:
+        with contextlib.suppress(Conflict):
+            # Tests, which stand alone, are put after the same line.
+            if file.endswith(".at"):
+                texts[file] = repo.read(repo.apply(start, repo.diff(
+                    made.start, made.tree, "--", file), "-C1"), file)
+                continue
+        left.append(file)
+        with tempfile.TemporaryDirectory() as name:
+            paths = [Path(name) / n for n in ("ours", "base", "theirs")]
+            for path, side in zip(paths, sides):
+                path.write_bytes(repo.read(side, file))
+            texts[file] = repo.git("merge-file", "-p", "--ours",
+                                   *map(str, paths)).stdout
+    return (repo.write(tree, texts) if texts else tree), left
+
+
+def merged(repo: Repo, base: str, commit: Commit, made: Made, start: str,
+           resolve: bool) -> str:
+    """Returns the tree 'start' of 'base' with the patch of 'commit', which was
+    'made' on the base of patches/."""
+    tree, conflicts = merge_patch(repo, made, start)
+    want = hooks(repo.diff(made.start, made.tree, "-U0"))
+    got = hooks(repo.diff(start, tree, "-U0"))
+    moved = {place for place in {*want, *got}
+             if want.get(place) != got.get(place)}
+    path = commit.difference(base)
+    if path.is_file():
+        try:
+            after = repo.apply(tree, path.read_bytes())
+        except Conflict as e:
+            if not resolve:
+                raise Conflict(f"{path.relative_to(TOP)} does not fit any "
+                               f"more: {e}") from None
+            say(f"left out: {path.relative_to(TOP)}, which does not fit")
+            return tree
+        # What somebody has looked at; this base may not have the function.
+        looked_at = hooks(repo.diff(tree, after, "-U0"))
+        moved = {place for place in moved - {*looked_at}
+                 if place[1].encode() in repo.read(start, place[0])}
+        touched = repo.lines("diff", "--name-only", tree, after)
+        tree, conflicts = after, [f for f in conflicts if f not in touched]
+    if resolve:
+        if conflicts:
+            say(f"left out: what {commit.name} changes in conflicting places "
+                f"of {' '.join(conflicts)}")
+    elif conflicts:
+        raise Conflict("git can't merge " + " ".join(conflicts))
+    elif moved:
+        raise Conflict("these functions would get other lines than on base "
+                       f"{REFERENCE}:\n  " + "\n  ".join(
+                           sorted(map(": ".join, moved))))
+    return tree
+
+
+def make(repo: Repo, start: str, commits: List[Commit], base: str = REFERENCE,
+         resolve: bool = False, there: Optional[Dict[str, Made]] = None
+         ) -> Dict[str, Made]:
+    """Makes 'commits' on the commit 'start': applies them, or if they were
+    made 'there', on the base of patches/, merges them."""
+    made: Dict[str, Made] = {}
+    news = registry.read_news(TOP / "patches/NEWS")
+    blobs = hashed(repo, [f for c in commits for f in c.files])
+    tree, parent = repo.out("rev-parse", f"{start}^{{tree}}"), start
+    for commit in commits:
+        message, author, patch = read_patch(commit)
+        before = with_new_files(repo, tree, commit,
+                                news.get(commit.number, ""), blobs)
+        try:
+            if there:
+                tree = merged(repo, base, commit, there[commit.name], before,
+                              resolve)
+            else:
+                tree = repo.apply(before, patch)
+                if hooks(patch) != hooks(repo.diff(before, tree, "-U3")):
+                    raise Conflict("hunks would come into other functions")
+        except Conflict as e:
+            raise Conflict(f"{commit.path.relative_to(TOP)} does not fit "
+                           f"base {base}: {e}") from None
+        # Which patch a commit is, whatever becomes of its message.
+        message += f"Patch: {commit.name}\n"
+        parent = repo.commit(tree, message, parent, author=author)
+        made[commit.name] = Made(before, tree, parent)
+    return made
+
+
+def make_branch(repo: Repo, cache: Path, about: Dict[str, str], start: str,
+                resolve: bool = False) -> Dict[str, Made]:
+    """Makes the commits that 'about' chooses on the commit 'start'."""
+    base = about["base"]
+    commits = project.select(project.read_topics(about["topics"]), base,
+                             about["only"])
+    try:
+        if base == REFERENCE:
+            try:
+                return make(repo, start, commits)
+            except Conflict as e:
+                # Without commits that it comes after, or on another source.
+                say(f"{e}\ngit merges it")
+        there = make(repo, fetched_base(repo, REFERENCE, cache),
+                     project.select(project.read_topics()))
+        return make(repo, start, commits, base, resolve, there)
+    except Conflict as e:
+        fail(f"{e}\nThe tree is as it was.  See \"Another version of Open "
+             "vSwitch\" in CONTRIBUTING.md.")
+    raise AssertionError
+
+
+# Import.
+
+
+def open_branch(tree: Path) -> Repo:
+    """Returns the repository of a branch that has been imported, is checked
+    out, and to which git does nothing."""
+    repo = Repo(tree)
+    if "tip" not in repo.state():
+        fail(f"{tree} has no branch: run 'make import' first")
+    if repo.out("symbolic-ref", "-q", "HEAD", check=False) \
+            != "refs/heads/series":
+        fail(f"branch 'series' is not checked out in {tree}, or git is in the "
+             "middle of something: finish that or abort it, see 'git status', "
+             "and run 'git checkout series' there")
+    return repo
+
+
+def unexported(repo: Repo) -> str:
+    """Returns the subjects of commits that are not exported."""
+    state = repo.state()
+    if repo.head() in (state["tip"], state.get("exported")):
+        return ""
+    return repo.out("log", "--format=%s", f"{state['tip']}..HEAD") \
+        or "(HEAD is not at the tip)"
 
 
 def fingerprint(base: str, about: Dict[str, str]) -> str:
     """Returns a digest of all that a branch on the commit 'base' is made of,
     as 'about' chooses it."""
     digest = hashlib.sha256(f"{base} {sorted(about.items())}".encode())
-    for path in [*sorted((TOP / "patches").rglob("*")),
-                 *sorted((TOP / "bases").rglob("*")),
-                 *sorted((TOP / "tools").glob("*.py")),
-                 *(TOP / file for file in project.new_files())]:
-        if path.is_file():
-            data = path.read_bytes()
-            digest.update(f"{path.relative_to(TOP)} {len(data)} "
-                          f"{os.access(path, os.X_OK)}\n".encode() + data)
+    paths = [*(TOP / "tools").glob("*.py"), *(
+        path for name in ("patches", "bases", *project.FOLDERS)
+        for path in (TOP / name).rglob("*") if path.is_file())]
+    for path in sorted(paths):
+        digest.update(f"{path} {content(path)}\n".encode())
     return digest.hexdigest()
 
 
 def import_branch(args: argparse.Namespace) -> None:
     repo = open_repo(args.tree)
-    settle(repo)
-    about = {"base": args.base, "topics": args.topics or "",
-             "only": args.only or "", "resolve": "yes" * args.resolve}
-    commits = project.select(project.read_topics(args.topics), args.base,
-                             args.only)
-    base = (copied_base(repo, args.base, args.ovs.resolve()) if args.ovs
-            else fetched_base(repo, args.base, args.cache))
+    about = {"base": args.base, "topics": args.topics, "only": args.only,
+             "resolve": "yes" * args.resolve}
+    if args.ovs:
+        source = args.ovs.resolve()
+        base = import_base(repo, source, f"Open vSwitch of {source}")
+    else:
+        base = fetched_base(repo, args.base, args.dir)
     now = fingerprint(base, about)
     state, head = repo.state(), repo.head()
-    if state.get("fingerprint") == now and head and not args.force:
-        return
     if head and not args.force:
-        check_idle(repo)
-    made = make_branch(repo, args.cache, args.base, base, commits,
-                       args.resolve)
-    tip = made[commits[-1].name].id if commits else base
-    new = {**about, "fingerprint": now, "tip": tip,
-           "names": " ".join(c.name for c in commits)}
-
-    if head and args.force:
+        if state.get("fingerprint") == now:
+            return
+        open_branch(args.tree)
+    made = make_branch(repo, args.dir, about, base, args.resolve)
+    tip = [base, *(one.id for one in made.values())][-1]
+    new = {"about": about, "fingerprint": now, "tip": tip,
+           "names": " ".join(made)}
+    if not head:
+        repo.git("reset", "-q", "--hard", tip)
+    elif args.force:
         for command in ("rebase", "am", "cherry-pick"):
             repo.git(command, "--quit", check=False)
         if b"No local changes" not in repo.git("stash", check=False).stdout:
             say(f"edits are in 'git stash' of {repo.dir}")
         repo.git("symbolic-ref", "HEAD", "refs/heads/series")
-    elif head and unexported(repo):
+        repo.git("reset", "-q", "--hard", tip)
+    elif head != tip and unexported(repo):
         # Work that is not exported goes on, on the new commits.
         repo.git("tag", "-f", "base", base)
         repo.save(**new)
@@ -639,21 +530,21 @@ def import_branch(args: argparse.Namespace) -> None:
                  f"in {repo.dir}, mend that and run 'git rebase --continue'")
         say("commits that are not exported were put on the new ones")
         return
-    repo.save(**{**state, "pending": tip})
-    done = repo.git("reset", "-q", "--hard" if not head or args.force
-                    else "--keep", tip, check=False)
-    if done.returncode:
-        repo.save(**state)
-        fail(f"{repo.dir} has edits of files that change:\n"
-             + done.stderr.decode()
-             + "Commit them there, or run 'make import FORCE=1' to drop "
-             "them.")
+    else:
+        # Files that an import which was cut off has written are no edits.
+        written = {*repo.lines("diff", "--name-only", "HEAD")} \
+            - {*repo.lines("diff", "--name-only", tip)}
+        if written:
+            repo.git("checkout", "-q", "HEAD", "--", *written)
+        done = repo.git("reset", "-q", "--keep", tip, check=False)
+        if done.returncode:
+            fail(f"{repo.dir} has edits of files that change:\n"
+                 + done.stderr.decode() + "Commit them there, or run 'make "
+                 "import FORCE=1' to drop them.")
     repo.git("tag", "-f", "base", base)
     repo.save(**new)
-    title = repo.out("log", "-1", "--format=%s", base)
-    changed = ", {} files changed".format(len(repo.out(
-        "diff", "--name-only", head, tip).splitlines())) if head else ""
-    say(f"{repo.dir.name}: {title}, {len(commits)} commits{changed}")
+    say(f"{repo.dir.name}: {repo.out('log', '-1', '--format=%s', base)}, "
+        f"{len(made)} commits")
 
 
 # Export.
@@ -662,10 +553,9 @@ def import_branch(args: argparse.Namespace) -> None:
 def squash(repo: Repo) -> None:
     """Commits edits of new files as fixups, and melds fixups into their
     commits, without a touch of the work tree."""
-    added = repo.out("diff", "--name-only", "--diff-filter=A", "--no-renames",
-                     "base", "HEAD").splitlines()
-    edits = repo.out("diff", "--name-only", "--no-renames",
-                     "HEAD").splitlines()
+    added = repo.lines("diff", "--name-only", "--diff-filter=A",
+                       "--no-renames", "base", "HEAD")
+    edits = repo.lines("diff", "--name-only", "--no-renames", "HEAD")
     others = [file for file in edits if file not in added]
     if others:
         fail("these files have edits that belong to no commit:\n  "
@@ -679,20 +569,17 @@ def squash(repo: Repo) -> None:
     if not re.search(r"^(fixup|squash|amend)! ", repo.out(
             "log", "--format=%s", "base..HEAD"), re.M):
         return
+    repo.git("worktree", "prune")
     with tempfile.TemporaryDirectory(dir=repo.dir.parent) as name:
         work = Repo(Path(name) / "squash")
         repo.git("worktree", "add", "-q", "--detach", str(work.dir))
-        done = work.git("rebase", "-q", "-i", "--autosquash", "base",
-                        check=False)
-        if done.returncode:
+        if work.git("rebase", "-q", "-i", "--autosquash", "base",
+                    check=False).returncode:
             at = work.out("log", "-1", "--format=%s", "REBASE_HEAD")
-            files = work.out("diff", "--name-only", "--diff-filter=U")
-            repo.git("worktree", "remove", "-f", str(work.dir))
+            files = work.lines("diff", "--name-only", "--diff-filter=U")
             fail(f"a fixup does not fit its commit: '{at}' conflicts in "
-                 f"{' '.join(files.split())}.  Nothing was written.")
-        head = work.out("rev-parse", "HEAD")
-        repo.git("worktree", "remove", "-f", str(work.dir))
-    repo.git("reset", "-q", "--soft", head)
+                 f"{' '.join(files)}.  Nothing was written.")
+        repo.git("reset", "-q", "--soft", work.head())
 
 
 @dataclass
@@ -700,423 +587,321 @@ class Exported:
     """A commit of the branch, and the patch that it becomes."""
     id: str
     message: str
-    topic: str = ""
-    name: str = ""
+    author: Dict[str, str]
+    commit: Commit
 
 
 def branch_commits(repo: Repo) -> List[Exported]:
-    """Returns the commits of the branch.  A commit without a patch gets a
-    name, and the topic of the commit before it."""
+    """Returns the commits of the branch.  A commit without a patch of its own
+    gets a name, and the topic of the commit before it."""
     topics = project.read_topics()
-    of = {c.name: c.topic.name for t in topics for c in t.commits}
+    known = {commit.name: commit for commit in project.select(topics)}
+    numbers = {int(commit.number) for commit in known.values()}
     found: List[Exported] = []
-    for commit in repo.out("rev-list", "--reverse", "base..HEAD").split():
-        name = repo.out("log", "-1", "--format=%(trailers:key=Patch,"
-                        "valueonly,separator=%x20)", commit)
-        message = repo.message(commit)
-        one = Exported(commit, message)
-        if re.match(r"(fixup|squash|amend)! ", message):
-            fail(f"no commit is what '{message.splitlines()[0]}' is for")
-        if name in of:
-            one.name, one.topic = name, of[name]
+    topic, number = topics[0], 1
+    for one in repo.lines("rev-list", "--reverse", "base..HEAD"):
+        name, address, date, text = repo.out(
+            "log", "-1", "--format=%an%n%ae%n%ad%n%B", "--date=raw",
+            one).split("\n", 3)
+        message = re.sub(r"^Patch: .*$", "", text, flags=re.M).strip() + "\n"
+        subject = message.split("\n")[0]
+        if re.match(r"(fixup|squash|amend)! ", subject):
+            fail(f"no commit is what '{subject}' is for")
+        patch = re.search(r"^Patch: (.*)$", text, re.M)
+        commit = known.pop(patch.group(1), None) if patch else None
+        if commit:
+            topic, number = commit.topic, int(commit.number)
         else:
-            one.topic = found[-1].topic if found else topics[0].name
-            last = max([int(e.name[:4]) for e in found] or [0])
-            while any(n.startswith(f"{last:04d}") for n in of):
-                last += 1
-            slug = re.sub(r"[^a-z0-9]+", "-", message.split("\n")[0].lower())
-            one.name = f"{last:04d}-{slug.strip('-')[:45].strip('-')}"
-        of[one.name] = one.topic
-        found.append(one)
-    names = [one.name for one in found]
-    if len(set(names)) < len(names):
-        fail("two commits are the same patch: " + " ".join(
-            sorted({n for n in names if names.count(n) > 1})))
+            while number in numbers:
+                number += 1
+            numbers.add(number)
+            slug = re.sub(r"[^a-z0-9]+", "-", subject.lower())
+            commit = Commit(topic, f"{number:04d}-"
+                            + slug.strip("-")[:45].strip("-"))
+        found.append(Exported(one, message, {
+            "GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": address,
+            "GIT_AUTHOR_DATE": date}, Commit(topic, commit.name)))
     return found
 
 
-def author_of(repo: Repo, commit: str) -> Dict[str, str]:
-    name, email, date = repo.out("log", "-1", "--format=%an%n%ae%n%ad",
-                                 "--date=raw", commit).split("\n")
-    return {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email,
-            "GIT_AUTHOR_DATE": date}
-
-
-def format_patch(repo: Repo, start: str, tree: str, message: str,
-                 author: Dict[str, str]) -> bytes:
-    parent = repo.commit(start, [], "")
-    return repo.git(
+def format_patch(repo: Repo, start: str, tree: str, one: Exported) -> bytes:
+    """Returns the patch that makes 'tree' of 'start'; as it is, if it would
+    differ in line numbers and the like only."""
+    new = repo.git(
         "format-patch", "-1", "--stdout", "--always", "--zero-commit", "-N",
-        "--no-signature", "-p", "-U3", "--no-renames", "--no-color",
-        "--no-ext-diff", "--no-textconv", "--diff-algorithm=myers",
-        "--indent-heuristic",
-        repo.commit(tree, [parent], message, author)).stdout
+        "--no-signature", "-p", "-U3", "--no-renames", "--no-ext-diff",
+        "--no-textconv", "--diff-algorithm=myers", "--indent-heuristic",
+        repo.commit(tree, one.message, repo.commit(start, ""),
+                    author=one.author)).stdout
+    path = one.commit.path
+    old = path.read_bytes() if path.exists() else b""
+    texts = [re.sub(rb"^(From \w{40} .*|index \w+\.\..*|@@ -\S+ \S+ @@)", b"",
+                    patch.rstrip(), flags=re.M) for patch in (old, new)]
+    return old if (texts[0] == texts[1]
+                   and repo.apply(start, old) == tree) else new
+
+
+def entries(commit: Commit, files: Iterable[str]) -> List[registry.Entry]:
+    """Returns the entries of 'files', which are new files of 'commit'."""
+    return [entry for file in files for entry in registry.entries(
+        file, commit.files[file], "alone" in commit.topic.words)]
 
 
 def export_branch(args: argparse.Namespace) -> None:
-    repo = Repo(args.tree)
+    repo = open_branch(args.tree)
     state = repo.state()
-    if not state.get("tip"):
-        fail(f"{repo.dir} is no branch: run 'make import' first")
-    about = {name: state.get(name, "") for name in ("base", "topics", "only",
-                                                    "resolve")}
-    if state.get("pending") or state.get("fingerprint") != fingerprint(
-            repo.out("rev-parse", "base"), about):
+    about, names = state["about"], state["names"].split()
+    if state["fingerprint"] != fingerprint(repo.out("rev-parse", "base"),
+                                           about):
         fail("the repository has changed since the import: run 'make import' "
              "first")
-    check_idle(repo)
     squash(repo)
-    writes: Dict[Path, Optional[bytes]] = {}
-    modes: Dict[Path, int] = {}
     found = branch_commits(repo)
-    names = state["names"].split()
-    topics = {topic.name: topic for topic in project.read_topics()}
-    commits = project.select([*topics.values()])
+    commits = project.select(project.read_topics())
+    imported = [commit for commit in commits if commit.name in names]
     known = {file: words for commit in commits
              for file, words in commit.files.items()}
-    tip = set(repo.out("ls-tree", "-r", "--name-only", "HEAD").splitlines())
-    blobs: Dict[str, Tuple[str, str, str]] = {}
-    fresh: List[registry.Entry] = []
-    gone = [entry for commit in commits if commit.name in names
-            for file, words in commit.files.items() if file not in tip
-            for entry in registry.entries(file, words, commit.topic.alone)]
+    tip = {*repo.lines("ls-tree", "-r", "--name-only", "HEAD")}
+    there = {} if about["base"] == REFERENCE else make(
+        repo, fetched_base(repo, REFERENCE, args.dir), commits)
     news = registry.read_news(TOP / "patches/NEWS")
+    writes: Dict[Path, Content] = {}
+    blobs: Dict[str, Blob] = {}
+    gone = [entry for commit in imported for entry in entries(
+        commit, [file for file in commit.files if file not in tip])]
+    fresh: List[registry.Entry] = []
+    same = [one.commit.name for one in found] == names and not gone
     tree = repo.out("rev-parse", "base^{tree}")
-    there = {} if state["base"] == REFERENCE else make(
-        repo, fetched_base(repo, REFERENCE, args.cache), commits)
-    listing: Dict[str, Commit] = {}
     for one in found:
-        topic = topics[one.topic]
-        commit = listing[one.name] = Commit(topic, one.name)
-        for file in sorted(repo.out(
-                "diff-tree", "-r", "--no-commit-id", "--no-renames",
-                "--name-only", "--diff-filter=A", one.id).splitlines(),
-                key=project.order):
-            if file not in tip:
-                continue
-            if not file.startswith(tuple(f + "/" for f in project.FOLDERS)):
-                fail(f"'{one.message.splitlines()[0]}' adds {file}: new files "
-                     f"belong to {' '.join(project.FOLDERS)}")
-            default = ["kmod", "userspace"] \
-                if fnmatch(file, "tests/system-*.at") else []
-            commit.files[file] = known.get(file, default)
+        commit = one.commit
+        added = repo.lines("diff-tree", "-r", "--no-commit-id", "--name-only",
+                           "--no-renames", "--diff-filter=A", one.id)
+        for file in sorted(tip & {*added}, key=project.order):
             mode, _, blob = repo.out("ls-tree", "HEAD", file).split()[:3]
-            if not re.fullmatch(r"[\w./+-]+", file) or mode == "120000":
-                fail(f"'{file}' has a name that make does not take, or is a "
-                     "link")
+            if file.partition("/")[0] not in project.FOLDERS:
+                fail(f"{commit.name} adds {file}: new files belong to "
+                     + " ".join(project.FOLDERS))
+            commit.files[file] = known.get(
+                file, ["kmod", "userspace"]
+                if fnmatch(file, "tests/system-*.at") else [])
             blobs[file] = mode, blob, file
-            modes[TOP / file] = int(mode[-3:], 8)
-            writes[TOP / file] = repo.read("HEAD", file)
-            if file not in known:
-                fresh += registry.entries(file, commit.files[file],
-                                          topic.alone)
+            writes[TOP / file] = repo.read("HEAD", file), mode == "100755"
+        fresh += entries(commit, [f for f in commit.files if f not in known])
         start = with_new_files(repo, tree, commit,
                                news.get(commit.number, ""), blobs)
-        tree = with_entries(repo, one.id, fresh, gone, list(blobs.values()))
-        author = author_of(repo, one.id)
+        tree = as_exported(repo, one.id, start, fresh, gone, blobs.values())
         if there:
-            if one.name not in there:
-                fail(f"'{one.message.splitlines()[0]}' is in no patch: make "
-                     f"new commits in a tree of base {REFERENCE}")
-            path = TOP / f"bases/{state['base']}.d/{commit.number}.diff"
-            made = there[one.name]
-            clean, _ = merge_patch(repo, made, start)
-            text = repo.git("diff", "-U3", "--no-renames", clean, tree).stdout
-            writes[path] = text or None
-            if repo.message(made.id) != one.message:
-                fail(f"change messages in a tree of base {REFERENCE}")
-        elif not is_same(repo, commit, start, tree, one, author):
-            if start == tree and not commit.files:
-                fail(f"'{one.message.splitlines()[0]}' changes new files "
-                     "only, or nothing: meld it into another commit")
-            writes[commit.path] = format_patch(repo, start, tree, one.message,
-                                               author)
-    if there:
-        if list(listing) != names or fresh or gone:
-            fail("commits and new files are added and dropped in a tree of "
-                 f"base {REFERENCE}")
-    else:
-        for commit in commits:
-            if commit.name in names:
-                writes.update({TOP / file: None for file in commit.files
-                               if file not in tip})
-                if commit.name not in listing:
-                    writes[commit.path] = None
-        path = TOP / "patches/topics"
-        writes[path] = list_commits(path.read_text(), listing,
-                                    names).encode()
-    old = {path: path.read_bytes() if path.is_file() else None
-           for path in writes}
-    write_all(writes, modes)
+            if not same or fresh or one.message != read_patch(commit)[0]:
+                fail("commits and new files are added, moved and dropped, and "
+                     f"messages are changed, in a tree of base {REFERENCE}")
+            clean, _ = merge_patch(repo, there[commit.name], start)
+            text = repo.diff(clean, tree, "-U3")
+            writes[commit.difference(about["base"])] = \
+                (text, False) if text else None
+        elif start == tree and not commit.files:
+            fail(f"{commit.name} changes new files only, or nothing: meld it "
+                 "into another commit")
+        else:
+            writes[commit.path] = format_patch(repo, start, tree, one), False
+    text_of = [sorted(repo.read(t, "NEWS").split(b"\n"))
+               for t in ("HEAD", tree)]
+    if text_of[0] != text_of[1]:
+        fail("a commit changes NEWS, whose text comes from patches/NEWS: make "
+             "the change there, and take it out of the commit")
+    if not there:
+        new = [one.commit for one in found]
+        writes.update({TOP / file: None for commit in imported
+                       for file in commit.files if file not in tip})
+        writes.update({commit.path: None for commit in imported
+                       if commit.path not in [c.path for c in new]})
+        writes[TOP / "patches/topics"] = list_commits(new, names), False
+    old = {path: content(path) for path in writes}
     try:
-        verify(repo, args.cache, about, tree, len(found))
-    except project.Failure as e:
-        write_all(old, {})
-        fail(f"{e}\nWhat was written is taken back.")
+        write_all(writes)
+        verify(repo, args.dir, about, tree, len(found))
+    except BaseException:
+        say("taking back what was written")
+        write_all(old)
+        raise
     repo.save(**{**state, "exported": repo.head()})
+
+
+def as_exported(repo: Repo, commit: str, start: str,
+                fresh: List[registry.Entry], gone: List[registry.Entry],
+                blobs: Iterable[Blob]) -> str:
+    """Returns the tree of 'commit' with new files as they are at the tip, with
+    the entries 'fresh', of files that are new in the branch, where they
+    belong, without the entries 'gone', and with NEWS as in 'start'."""
+    texts = {file: repo.read(commit, file).decode()
+             for file, _, _ in fresh + gone}
+    for file, words, _ in fresh + gone:
+        texts[file] = registry.without_line(texts[file], words)
+    for file, _, edit in fresh:
+        texts[file] = edit(texts[file])
+    return repo.write(commit, {"NEWS": repo.read(start, "NEWS"), **{
+        file: text.encode() for file, text in texts.items()}}, blobs)
+
+
+def list_commits(new: List[Commit], imported: List[str]) -> bytes:
+    """Returns the text of patches/topics with the commits 'new', in their
+    order, in place of those that were 'imported'."""
+    text = (TOP / "patches/topics").read_text()
+    parts = [re.match("(#.*\n)*", text).group()]
+    for topic in project.read_topics():
+        commits = [commit for commit in new if commit.topic.name == topic.name]
+        old = [c.name for c in topic.commits if c.name in imported]
+        if len(old) < len(topic.commits):
+            of = {commit.name: commit for commit in commits}
+            commits = [of.get(c.name, c) for c in topic.commits]
+        parts.append(f"{topic.line}\n" + "".join(
+            f"    {commit.name}\n" + "".join(
+                " ".join([f"        {file}", *words]) + "\n"
+                for file, words in commit.files.items())
+            for commit in commits))
+    return "\n".join(parts).encode()
+
+
+def content(path: Path) -> Content:
+    return (path.read_bytes(), os.access(path, os.X_OK)) \
+        if path.is_file() else None
+
+
+def write_all(writes: Dict[Path, Content]) -> None:
+    """Writes these files, or removes them."""
+    changed = {path: new for path, new in sorted(writes.items())
+               if new != content(path)}
+    for path, new in changed.items():
+        if new:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(new[0])
+            path.chmod(0o755 if new[1] else 0o644)
+        else:
+            path.unlink()
+        say(f"{'wrote' if new else 'removed'} {path.relative_to(TOP)}")
+    if not changed:
+        say("there is nothing to export")
 
 
 def verify(repo: Repo, cache: Path, about: Dict[str, str], tree: str,
            n: int) -> None:
     """Fails unless an import would give 'tree', with 'n' commits, and all
     commits still fit the base that patches/ is written for."""
-    base = repo.out("rev-parse", "base")
-    commits = project.select(project.read_topics(about["topics"] or None),
-                             about["base"], about["only"])
-    made = make_branch(repo, cache, about["base"], base, commits, False)
+    made = make_branch(repo, cache, about, repo.out("rev-parse", "base"))
     if len(made) != n or (n and [*made.values()][-1].tree != tree):
-        fail("the import would not give this branch")
+        fail("the import would not give this branch.  Add, drop and move "
+             "commits in a tree with all of their topic, and new files with "
+             "plain names that are no links")
     here = fetched_base(repo, REFERENCE, cache, fetch=False)
     if about["base"] == REFERENCE and here:
-        make_branch(repo, cache, REFERENCE, here,
-                    project.select(project.read_topics()), False)
-
-
-def with_entries(repo: Repo, commit: str,
-                 entries: List[registry.Entry], gone: List[registry.Entry],
-                 blobs: List[Tuple[str, str, str]]) -> str:
-    """Returns the tree of 'commit' with new files as they are at the tip, and
-    with 'entries', of files that are new in the branch, where they belong, and
-    without the entries 'gone'."""
-    texts = {file: (repo.read(commit, file) or b"").decode()
-             for file, _, _ in entries + gone}
-    for file, words, _ in entries + gone:
-        texts[file] = registry.without_line(texts[file], words)
-    for file, _, edit in entries:
-        texts[file] = edit(texts[file])
-    repo.read_tree(commit)
-    repo.put([*blobs, *(("100644", repo.blob(text.encode()), file)
-                        for file, text in texts.items())])
-    return repo.write_tree()
-
-
-def is_same(repo: Repo, commit: Commit, start: str, tree: str, one: Exported,
-            author: Dict[str, str]) -> bool:
-    """Returns whether the patch of 'commit' is what it would be written as,
-    but for line numbers and the like."""
-    if not commit.path.is_file():
-        return False
-    message, old_author, patch = read_patch(repo, commit)
-    try:
-        if apply(repo, start, commit, patch) != tree:
-            return False
-    except Conflict:
-        return False
-    message = message.rpartition("Patch: ")[0]
-    return repo.commit(tree, [], message, old_author) \
-        == repo.commit(tree, [], one.message, author)
-
-
-def list_commits(text: str, listing: Dict[str, Commit],
-                 imported: List[str]) -> str:
-    """Returns the text of patches/topics with the commits in 'listing', in
-    their order, in place of those that were 'imported'."""
-    out: List[str] = []
-    for part in re.split(r"^(?=[\w-]+:)", text, flags=re.M):
-        name = part.partition(":")[0]
-        old = re.findall(r"^    (\d{4}-\S+)\n((?: {8}.*\n)*)", part, re.M)
-        new = [c for c in listing.values() if c.topic.name == name]
-        others = [n for n, _ in old if n not in imported]
-        if others and [c.name for c in new] != [n for n, _ in old
-                                                if n in imported]:
-            fail(f"import all of topic {name} to add, drop or move commits")
-        if not others and (old or new):
-            head = re.split(r"^    \d", part, 1, re.M)[0].rstrip("\n")
-            part = head + "\n" + "".join(
-                f"    {c.name}\n" + "".join(
-                    " ".join([f"        {file}", *c.files[file]]) + "\n"
-                    for file in c.files) for c in new) + "\n"
-        out.append(part)
-    return "".join(out).rstrip("\n") + "\n"
-
-
-def write_all(writes: Dict[Path, Optional[bytes]],
-              modes: Dict[Path, int]) -> None:
-    """Writes these files, or removes them.  New contents are written first,
-    so that little is left to be done when files change."""
-    temps: List[Tuple[Path, Path]] = []
-    for path, data in sorted(writes.items()):
-        old = path.read_bytes() if path.is_file() else None
-        mode = modes.get(path, path.stat().st_mode if old is not None
-                         else 0o644) & 0o777
-        name = path.relative_to(TOP).as_posix()
-        if data is None and old is not None:
-            temps.append((path, path))
-            say(f"removed {name}")
-        elif data is not None and (data != old or (
-                path in modes and (path.stat().st_mode ^ mode) & 0o100)):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temp = path.with_name(f".{path.name}.new")
-            temp.write_bytes(data)
-            temp.chmod(mode)
-            temps.append((temp, path))
-            say(f"wrote {name}")
-    for temp, path in temps:
-        if temp == path:
-            path.unlink()
-        else:
-            temp.replace(path)
-    if not temps:
-        say("there is nothing to export")
+        make(repo, here, project.select(project.read_topics()))
 
 
 # Series.
 
 
 def write_series(args: argparse.Namespace) -> None:
-    repo = Repo(args.tree)
-    if args.signoff and not re.fullmatch(r"[^<>\n]+ <[^<>\s]+@[^<>\s]+>",
-                                         args.signoff):
+    repo = open_branch(args.tree)
+    if not re.fullmatch(r"|[^<>\n]+ <[^<>\s]+@[^<>\s]+>", args.signoff):
         fail(f"'{args.signoff}' is not 'NAME <EMAIL>'")
-    alone = {t.name for t in project.read_topics() if t.alone}
-    base = parent = repo.out("rev-parse", "base")
-    ends: Dict[str, Tuple[str, str]] = {}
+    shutil.rmtree(args.dir, ignore_errors=True)
+    topics: Dict[str, List[Exported]] = {}
     for one in branch_commits(repo):
-        author, message = author_of(repo, one.id), one.message
-        if args.signoff:
-            name, email = args.signoff[:-1].split(" <")
-            author.update(GIT_AUTHOR_NAME=name, GIT_AUTHOR_EMAIL=email)
-            message = re.sub(r"^Signed-off-by: .*$",
-                             f"Signed-off-by: {args.signoff}", message,
-                             flags=re.M)
-        start = parent
-        parent = repo.commit(repo.out("rev-parse", f"{one.id}^{{tree}}"),
-                             [parent], message, author)
-        ends[one.topic] = ends.get(one.topic, (start, ""))[0], parent
-    new = args.out.with_name(args.out.name + ".new")
-    shutil.rmtree(new, ignore_errors=True)
-    mails: List[Path] = []
-    for n, (topic, (start, end)) in enumerate(ends.items(), 1):
-        folder = new / f"{n}-{topic}"
-        found = [Path(line) for line in repo.out(
+        topics.setdefault(one.commit.topic.name, []).append(one)
+    for n, (topic, commits) in enumerate(topics.items(), 1):
+        start, end = f"{commits[0].id}^", commits[-1].id
+        folder = args.dir / f"{n}-{topic}"
+        mails = repo.lines(
             "format-patch", "--numbered", "--zero-commit", "--no-signature",
-            "--no-renames", "--no-base", "-o", str(folder),
-            f"{start}..{end}").splitlines()]
+            "--no-renames", "--no-base", "-o", str(folder), f"{start}..{end}")
+        for mail in map(Path, mails):
+            text = mail.read_bytes()
+            head, gap, diff = text.partition(b"\n---\n")
+            head = re.sub(rb"\nPatch: .*", b"", head)
+            if args.signoff:
+                head = re.sub(rb"^(From|Signed-off-by): .*",
+                              rb"\1: " + args.signoff.encode(), head,
+                              flags=re.M)
+            mail.write_bytes(head + gap + diff)
+            if "alone" in commits[0].commit.topic.words:
+                try:
+                    repo.apply("base", text)
+                except Conflict as e:
+                    fail(f"{mail.name} does not apply alone:\n{e}")
         cover = (TOP / f"patches/{topic}/0000-cover.txt").read_text()
-        cover = re.sub(r"\[PATCH \d+/\d+\]",
-                       f"[PATCH {0:0{len(str(len(found)))}}/{len(found)}]",
-                       cover, count=1)
+        total = str(len(mails))
         (folder / "0000-cover.txt").write_text(
-            cover + "\n" + repo.out("diff", "--stat=72", "--summary",
-                                    "--no-renames", start, end) + "\n")
-        for mail in found:
-            if topic not in alone:
-                continue
-            repo.read_tree(base)
-            done = repo.staged("apply", "--cached", "--check",
-                               "--whitespace=nowarn", str(mail), check=False)
-            if done.returncode:
-                fail(f"{mail.name} does not apply alone:\n"
-                     + done.stderr.decode(errors="replace"))
-        mails += found
-    if repo.state()["base"] == REFERENCE:
+            re.sub(r"\[PATCH \d+/\d+\]",
+                   f"[PATCH {'0' * len(total)}/{total}]", cover, count=1)
+            + "\n" + repo.out("diff", "--stat=72", "--summary",
+                              "--no-renames", start, end) + "\n")
+    if repo.state()["about"]["base"] == REFERENCE:
         # An older checkpatch.py does not know what the newest one does.
-        check_style(repo, mails)
-    shutil.rmtree(args.out, ignore_errors=True)
-    new.rename(args.out)
-    print(f"series: {len(mails)} patches in {args.out}: 'git am "
-          f"{args.out}/*/*.patch' on "
-          f"{repo.out('log', '-1', '--format=%s', base)} gives this tree")
+        check_style(repo)
+    print(f"series: patches in {args.dir}: 'git am {args.dir}/*/*.patch' on "
+          f"{repo.out('log', '-1', '--format=%s', 'base')} gives this tree")
 
 
-def check_style(repo: Repo, mails: List[Path]) -> None:
-    """Fails unless checkpatch.py has nothing to say of 'mails'."""
+def check_style(repo: Repo) -> None:
+    """Fails unless checkpatch.py has nothing to say of the branch, but of
+    JSON, where a string has to be in one line."""
     tool = repo.dir / "utilities/checkpatch.py"
-    if not tool.is_file():
-        return
-    found = []
     with tempfile.TemporaryDirectory() as name:
-        for mail in mails:
-            # As git am shortens the subject.
-            text = re.sub(r"^Subject: \[PATCH[^]]*\]", "Subject: [PATCH]",
-                          mail.read_text(), count=1, flags=re.M)
-            # There is no other way to write a string in JSON than in one line.
-            parts = re.split(r"^(?=diff --git )", text, flags=re.M)
-            copy = Path(name) / mail.name
-            copy.write_text("".join(
-                part for part in parts
-                if not re.match(r"diff --git \S+\.json ", part)))
-            run = subprocess.run(
-                [sys.executable, str(tool), str(copy)], cwd=repo.dir,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, check=False)
-            if run.returncode:
-                found.append(f"{mail.parent.name}/{mail.name}:\n"
-                             + run.stdout.decode(errors="replace"))
-    if found:
-        fail("checkpatch.py finds:\n" + "\n".join(found))
+        mails = repo.lines("format-patch", "-N", "-o", name, "base..HEAD",
+                           "--", ".", ":!*.json")
+        run = subprocess.run([sys.executable, str(tool), "-q", *mails],
+                             cwd=repo.dir, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             check=False)
+    if run.returncode:
+        fail("checkpatch.py finds:\n" + run.stdout.decode(errors="replace"))
 
 
 def check(args: argparse.Namespace) -> None:
     """Fails if the branch has work that is not exported."""
-    repo = Repo(args.tree)
-    if repo.state().get("tip"):
-        check_idle(repo)
-        work = unexported(repo) + repo.out("diff", "--name-only", "HEAD")
-        if work:
-            fail(f"{repo.dir} has work that is not exported:\n{work}")
-
-
-# Other work trees.
-
-
-def check_out(args: argparse.Namespace) -> None:
-    """Checks out a commit in a work tree, and drops edits there."""
-    repo, dest = Repo(args.tree), args.dest.absolute()
-    repo.git("worktree", "repair", str(dest), check=False)
-    repo.git("worktree", "prune")
-    if (dest / ".git").is_file():
-        Repo(dest).git("checkout", "-q", "-f", "--detach", args.commit)
-    elif dest.exists() and any(dest.iterdir()):
-        fail(f"{dest} is there but is no work tree of {repo.dir}; move it "
-             "away")
-    else:
-        repo.git("worktree", "add", "-q", "-f", "--detach", str(dest),
-                 args.commit)
+    if "tip" not in Repo(args.tree).state():
+        return
+    repo = open_branch(args.tree)
+    work = [unexported(repo), *repo.lines("diff", "--name-only", "HEAD"),
+            *repo.lines("stash", "list"), *repo.lines(
+                "ls-files", "-o", "--exclude-standard", "*.[ch]", "*.at",
+                "*.bt", "*.man", "*.py", "*.rst")]
+    if any(work):
+        fail(f"{repo.dir} has work that is not exported:\n" + "\n".join(work))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="branch", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, function in (("import", import_branch),
-                           ("export", export_branch),
-                           ("series", write_series), ("check", check),
-                           ("worktree", check_out)):
-        command = commands.add_parser(name)
-        command.set_defaults(function=function)
-        command.add_argument("tree", type=Path, metavar="TREE",
-                             help="the directory of the branch")
-        if name in ("import", "export"):
-            command.add_argument("cache", type=Path, metavar="CACHE",
-                                 help="where sources are fetched to")
-    add = commands.choices["import"].add_argument
+    commands = {"import": import_branch, "export": export_branch,
+                "series": write_series, "check": check}
+    add = parser.add_argument
+    add("command", choices=commands, metavar="COMMAND")
+    add("tree", type=Path, metavar="TREE")
+    add("dir", type=Path, metavar="DIR", nargs="?", default=Path(),
+        help="where import and export fetch sources to, or series writes to")
     add("--base", default=REFERENCE, metavar="NAME",
         help="which of bases/ to build on (default: %(default)s)")
     add("--ovs", type=Path, metavar="DIR",
         help="take the source of Open vSwitch in DIR, fetch nothing")
-    add("--topics", metavar="NAMES",
+    add("--topics", default="", metavar="NAMES",
         help="these, and what they need (default: all)")
-    add("--only", metavar="NUMBERS", help="only these patches")
+    add("--only", default="", metavar="NUMBERS", help="only these patches")
     add("--force", action="store_true",
         help="drop edits and commits that are not exported")
     add("--resolve", action="store_true",
         help="leave out changes that git can't merge")
-    commands.choices["series"].add_argument("out", type=Path, metavar="OUT")
-    commands.choices["series"].add_argument(
-        "--signoff", metavar="'NAME <EMAIL>'",
-        help="who sends them, and signs them off")
-    commands.choices["worktree"].add_argument("dest", type=Path,
-                                              metavar="DIR")
-    commands.choices["worktree"].add_argument("commit", metavar="COMMIT")
+    add("--signoff", default="", metavar="'NAME <EMAIL>'",
+        help="who sends a series, and signs it off")
     args = parser.parse_args()
-    args.tree = args.tree.absolute()
-    for name in ("cache", "out"):
-        if hasattr(args, name):
-            setattr(args, name, getattr(args, name).absolute())
-    with project.lock(args.tree.parent):
-        args.function(args)
+    args.tree, args.dir = args.tree.absolute(), args.dir.absolute()
+    # What ends this program ends it as Ctrl-C does.
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    args.tree.parent.mkdir(parents=True, exist_ok=True)
+    with open(args.tree.parent / ".lock-trees", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        commands[args.command](args)
     return 0
 
 

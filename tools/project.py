@@ -8,15 +8,13 @@ files of Open vSwitch, and its new files, at their paths in this repository.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import sys
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, List, Tuple
 
 TOP = Path(__file__).resolve().parent.parent
 
@@ -41,25 +39,11 @@ def run_main(main: Callable[[], int]) -> None:
     """Runs 'main' and exits with its status; a Failure becomes a message."""
     try:
         sys.exit(main())
-    except Failure as e:
+    except (Failure, OSError) as e:
         print(f"{Path(sys.argv[0]).stem}: {e}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-@contextmanager
-def lock(directory: Path) -> Iterator[None]:
-    """Holds the lock of the build directory 'directory'."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with open(directory / ".lock-trees", "w", encoding="utf-8") as f:
-        try:
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"another run is preparing a tree in {directory}; "
-                  "waiting for it", file=sys.stderr)
-            fcntl.flock(f, fcntl.LOCK_EX)
-        yield
 
 
 def read_base(name: str) -> Dict[str, str]:
@@ -88,50 +72,53 @@ class Commit:
     def number(self) -> str:
         return self.name[:4]
 
+    def difference(self, base: str) -> Path:
+        """What the commit has on 'base' that git can't merge."""
+        return TOP / f"bases/{base}.d/{self.number}.diff"
+
 
 @dataclass
 class Topic:
+    line: str                   # Of patches/topics: NAME: WORD...
     name: str
-    needs: List[str]            # Other topics.
-    alone: bool                 # Does each commit apply alone?
+    words: List[str]            # Other topics that it needs; "alone" if each
+                                # commit applies alone.
     commits: List[Commit] = field(default_factory=list)
 
 
-def read_topics(names: Optional[str] = None) -> List[Topic]:
+def read_topics(names: str = "") -> List[Topic]:
     """Returns the topics in 'names', separated by commas or spaces, and the
-    topics that they need, in the order of patches/topics; all if it is
-    None."""
+    topics that they need, in the order of patches/topics; all if there are
+    none."""
     topics: List[Topic] = []
     path = TOP / "patches/topics"
     for n, line in enumerate(path.read_text().splitlines(), 1):
-        text = line.partition("#")[0].rstrip()
-        name, colon, needs = text.partition(":")
-        words = text.split()
-        if re.fullmatch(r"[\w-]+:.*", text):
-            topics.append(Topic(name, [w for w in needs.split()
-                                       if w != "alone"],
-                                "alone" in needs.split()))
-        elif re.fullmatch(r" {4}\d{4}-[\w.-]+", text) and topics:
+        indent = len(line) - len(line.lstrip())
+        words = line.split()
+        if indent == 0 and ":" in line and not line.startswith("#"):
+            name, _, needs = line.partition(":")
+            topics.append(Topic(line, name, needs.split()))
+        elif indent == 4 and topics:
             topics[-1].commits.append(Commit(topics[-1], words[0]))
-        elif re.match(r" {8}\S", text) and topics and topics[-1].commits:
+        elif indent == 8 and topics and topics[-1].commits:
             topics[-1].commits[-1].files[words[0]] = words[1:]
-        elif text:
+        elif words and not line.startswith("#"):
             fail(f"patches/topics:{n}: this is no topic, commit or new file")
     known = [topic.name for topic in topics]
-    wanted = set(known if names is None else names.replace(",", " ").split())
-    if wanted - set(known):
-        fail(f"there is no topic {' '.join(sorted(wanted - set(known)))} "
+    wanted = {*names.replace(",", " ").split()} or {*known}
+    if wanted - {*known}:
+        fail(f"there is no topic {' '.join(sorted(wanted - {*known}))} "
              f"(there is: {' '.join(known)})")
     for topic in reversed(topics):
         if topic.name in wanted:
-            wanted.update(topic.needs)
+            wanted.update(topic.words)
     return [topic for topic in topics if topic.name in wanted]
 
 
 def select(topics: List[Topic], base: str = REFERENCE,
-           numbers: Optional[str] = None) -> List[Commit]:
-    """Returns the commits of 'topics' that 'base' takes; if 'numbers' is
-    given, these commits only."""
+           numbers: str = "") -> List[Commit]:
+    """Returns the commits of 'topics' that 'base' takes; with 'numbers',
+    these commits only."""
     without = read_base(base).get("WITHOUT", "").split()
     commits = [commit for topic in topics for commit in topic.commits
                if commit.number not in without]
@@ -152,12 +139,6 @@ def order(file: str) -> Tuple[str, bool, str]:
 
 def new_files() -> List[str]:
     """Returns the paths of all new files, relative to the top."""
-    found = []
-    for name in FOLDERS:
-        for root, dirs, files in os.walk(TOP / name):
-            dirs[:] = [d for d in dirs if d != "__pycache__"]
-            for file in files:
-                if not any(fnmatch(file, p) for p in NOT_NEW_FILES):
-                    path = Path(root, file).relative_to(TOP)
-                    found.append(path.as_posix())
-    return sorted(found)
+    return sorted(path.relative_to(TOP).as_posix() for name in FOLDERS
+                  for path in (TOP / name).rglob("*") if path.is_file()
+                  and not any(fnmatch(path.name, p) for p in NOT_NEW_FILES))

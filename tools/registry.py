@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Callable, Dict, List, Tuple
 
@@ -35,11 +36,6 @@ VARIABLES: List[Tuple[str, str]] = [
 ]
 
 
-def order(value: str) -> str:
-    """The key that values are sorted by: a.c, a.h, a-b.c."""
-    return value.replace("-", "~")
-
-
 def without_line(text: str, words: List[str]) -> str:
     """Returns 'text' without lines that are 'words', apart from the backslash
     that continues a list."""
@@ -55,14 +51,11 @@ def without_line(text: str, words: List[str]) -> str:
 def conditions_at(text: str) -> List[str]:
     """Returns the conditions of automake that are open at the end of
     'text'."""
-    conditions: List[str] = []
-    for word, condition in re.findall(r"^(if|else|endif)\b *(\S*)", text,
-                                      re.M):
-        if word != "if":
-            last = conditions.pop()
-        if word != "endif":
-            conditions.append(condition if word == "if" else f"!{last}")
-    return conditions
+    n = 1
+    while n:
+        text, n = re.subn(r"^if .*\n(?:(?!if ).*\n)*?endif.*\n", "", text,
+                          flags=re.M)
+    return re.findall(r"^(?:if )?((?<=if )\S+|else\b)", text, re.M)
 
 
 def add_to_list(text: str, variable: str, value: str,
@@ -71,98 +64,80 @@ def add_to_list(text: str, variable: str, value: str,
     the same directory; or to a list of its own, under 'conditions' if there
     are any."""
     folder = PurePath(value).parent
-    if re.search(rf"^{variable}[ \t]*\+?=[ \t]*\\\n(?:.*\\\n)*?"
-                 rf"[ \t]*{re.escape(value)}\s", text, re.M):
-        return text
-    best, most = None, -1
-    for match in re.finditer(rf"^{variable}[ \t]*\+?=[ \t]*\\\n"
-                             r"((?:.*\\\n)*.*\n)", text, re.M):
-        if conditions_at(text[:match.start()]) != conditions:
-            continue
-        values = match.group(1).replace("\\", " ").split()
-        n = sum(PurePath(v).parent == folder for v in values)
-        if n > most:
-            best, most = match, n
-    if not best:
+    lists = [match for match in re.finditer(
+        rf"^{variable}[ \t]*\+?=[ \t]*\\\n((?:.*\\\n)*.*)\n", text, re.M)
+        if conditions_at(text[:match.start()]) == conditions]
+    if not lists:
         block = f"{variable} += \\\n\t{value}\n"
         for condition in conditions:
             block = f"if {condition}\n{block}endif\n"
         return text.rstrip("\n") + "\n\n" + block
-    lines = best.group(1).splitlines(keepends=True)
-    at = next((n for n, line in enumerate(lines)
-               for words in [line.replace("\\", " ").split()]
-               if words and PurePath(words[0]).parent == folder
-               and order(words[0]) > order(value)), len(lines))
-    if at == len(lines):
-        lines[-1] = lines[-1].rstrip("\n") + " \\\n"
-        lines.append(f"\t{value}\n")
+    best = max(lists, key=lambda match: sum(
+        PurePath(word).parent == folder for word in match.group(1).split()))
+    lines = best.group(1).split("\n")
+    for n, line in enumerate(lines):
+        other = line.strip(" \t\\")
+        # a.c, a.h, a-b.c.
+        if PurePath(other).parent == folder \
+                and other.replace("-", "~") > value.replace("-", "~"):
+            lines.insert(n, f"\t{value} \\")
+            break
     else:
-        lines.insert(at, f"\t{value} \\\n")
-    return text[:best.start(1)] + "".join(lines) + text[best.end(1):]
+        lines[-1:] = [lines[-1] + " \\", f"\t{value}"]
+    return text[:best.start(1)] + "\n".join(lines) + text[best.end(1):]
 
 
-def add_include(text: str, file: str, spread: bool) -> str:
-    """Adds 'file' to the files that a suite of tests includes, at the end, as
-    it may use macros of files before it; with 'spread', macros after other
-    macros, and tests where the alphabet has them, so that commits do not meet
-    at the end."""
-    line = f"m4_include([{file}])\n"
-    if line in text:
-        return text
-    if not spread:
-        return text.rstrip("\n") + "\n" + line
-    macros = file.endswith("-macros.at")
-    others = [(macros or match.group(1), match.end()) for match in
-              re.finditer(r"^m4_include\(\[(.*)\]\)\n", text, re.M)
-              if match.group(1).endswith("-macros.at") == macros
-              and (macros or match.group(1) < file)]
+def add_include(text: str, file: str) -> str:
+    """Adds 'file' to the files that a suite of tests includes, where the
+    alphabet has it."""
+    others = [(match.group(1), match.end()) for match in re.finditer(
+        r"^m4_include\(\[(.*)\]\)\n", text, re.M) if match.group(1) < file]
     end = max(others)[1] if others else len(text)
-    return text[:end] + line + text[end:]
+    return f"{text[:end]}m4_include([{file}])\n{text[end:]}"
 
 
 def add_line_after(text: str, pattern: str, line: str) -> str:
-    """Adds 'line' after the last match of 'pattern' in 'text'."""
-    if f"\n{line}\n" in text:
-        return text
+    """Adds 'line' after the last match of 'pattern' in 'text', or at the
+    end."""
     end = max((m.end() for m in re.finditer(pattern, text, re.M)),
               default=len(text))
-    return text[:end] + line + "\n" + text[end:]
+    return f"{text[:end]}{line}\n{text[end:]}"
 
 
 def entries(file: str, words: List[str], spread: bool) -> List[Entry]:
-    """Returns the entries of the new file 'file'; for 'spread', see
-    add_include()."""
+    """Returns the entries of the new file 'file'.  A suite of tests includes
+    it at the end, as it may use macros of files before it; with 'spread',
+    where the alphabet has it, so that commits do not meet at the end."""
+    name, stem = PurePath(file).name, PurePath(file).stem
     conditions = [word for word in words if word.isupper()]
-    suites = [word for word in words if not word.isupper()]
     variables = next(v for pattern, v in VARIABLES
                      if fnmatch(file, pattern)).split()
-    folder, name = file.partition("/")[0], PurePath(file).name
-    found: List[Entry] = []
+    suites = ["tests/testsuite.at"]
     if fnmatch(file, "tests/system-*.at"):
-        variables = [f"SYSTEM_{s.upper()}_TESTSUITE_AT" for s in suites]
-        tests = [f"tests/system-{s}-testsuite.at" for s in suites]
-    else:
-        tests = ["tests/testsuite.at"]
+        kinds = [word for word in words if not word.isupper()]
+        variables = [f"SYSTEM_{kind.upper()}_TESTSUITE_AT" for kind in kinds]
+        suites = [f"tests/system-{kind}-testsuite.at" for kind in kinds]
+    found: List[Entry] = []
     for variable in variables:
         value = {"RST_MANPAGES": name, "bin_SCRIPTS": file[:-3],
                  "CLEANFILES": file[:-3]}.get(variable, file)
-        found.append((f"{folder}/automake.mk", [value],
-                      lambda text, variable=variable, value=value:
-                      add_to_list(text, variable, value, conditions)))
+        found.append((file.partition("/")[0] + "/automake.mk", [value],
+                      partial(add_to_list, variable=variable, value=value,
+                              conditions=conditions)))
+    # Lists of whole lines.
+    lines: List[Tuple[str, str, str]] = []
     if file.endswith(".at"):
-        for suite in tests:
-            found.append((suite, [f"m4_include([{file}])"], lambda text:
-                          add_include(text, file, spread)))
+        lines = [(suite, f"m4_include([{file}])", r"\Z") for suite in suites]
     elif file.endswith("-unixctl.man"):
-        found.append(("vswitchd/ovs-vswitchd.8.in", [".so", file], lambda text:
-                      add_line_after(text, r"^\.so .*-unixctl\.man\n",
-                                     f".so {file}")))
+        lines = [("vswitchd/ovs-vswitchd.8.in", f".so {file}",
+                  r"^\.so .*-unixctl\.man\n")]
     elif fnmatch(file, "Documentation/*.rst"):
-        found.append((f"{PurePath(file).parent}/index.rst",
-                      [PurePath(file).stem], lambda text:
-                      add_line_after(text, r"^\.\. toctree::\n(   :.*\n)*\n"
-                                     r"(   .*\n)*",
-                                     f"   {PurePath(file).stem}")))
+        lines = [(f"{PurePath(file).parent}/index.rst", f"   {stem}",
+                  r"^\.\. toctree::\n(   :.*\n)*\n(   .*\n)*")]
+    for target, line, pattern in lines:
+        found.append((target, line.split(), partial(
+            add_include, file=file) if spread and file.endswith(".at")
+            else partial(add_line_after, pattern=pattern, line=line)))
     return found
 
 
@@ -172,10 +147,11 @@ def read_news(path: Path) -> Dict[str, str]:
     return dict(zip(parts[::2], parts[1::2]))
 
 
-def add_news(text: str, version: str, news: str) -> str:
-    """Adds 'news' to the section of NEWS for what comes after 'version'."""
+def add_news(text: str, news: str) -> str:
+    """Adds 'news' to the section of NEWS for what comes after the newest
+    version."""
     if not text.startswith("Post-"):
-        title = f"Post-v{version}"
+        title = f"Post-{text.split()[0]}"
         text = f"{title}\n{'-' * len(title)}\n\n\n{text}"
     section, gap, rest = text.partition("\n\n\n")
     for block in re.split(r"^(?=   - )", news.strip("\n"), flags=re.M)[1:]:
