@@ -6,15 +6,13 @@ The branch is in a git repository in the directory TREE.  Its tag "base" is
 the whole source of Open vSwitch; each commit after it is a patch of patches/,
 the new files that belong to it, and their entries in Open vSwitch's lists.
 
-  import     makes the branch, or brings it up to date
-  export     writes what the branch has to this repository
-  series     writes the branch as mails, with cover letters
-  check      fails if the branch has work that is not exported
+  import TREE CACHE    makes the branch, or brings it up to date
+  export TREE CACHE    writes what the branch has to this repository
+  series TREE OUT      writes the branch as mails, with cover letters
+  check TREE           fails if the branch has work that is not exported
 
 import never overwrites an edit or a commit that is not exported, unless
---force is given.  If a patch does not apply as it is, it is merged: git merges
-the commit on the base that patches/ is written for.  What git can't merge, the
-files of bases/NAME.d/ do.
+--force is given.  git merges a patch that does not apply as it is.
 
 export writes the new files as they are in TREE, committed or not; edits of
 other files have to be committed, in new commits or with --fixup.  Patches that
@@ -39,8 +37,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
@@ -86,8 +85,9 @@ def say(message: str) -> None:
 
 # A mode, the name of a blob in git, and that of a file.
 Blob = Tuple[str, str, str]
-# What a file has, and whether it can be executed.
-Content = Optional[Tuple[bytes, bool]]
+# What a file has, and its mode in git.
+Content = Optional[Tuple[bytes, str]]
+PLAIN = "100644"
 
 
 class Conflict(project.Failure):
@@ -163,7 +163,7 @@ class Repo:
         """Returns 'tree' with the contents of 'files', and with 'blobs'."""
         modes = {line.partition("\t")[2]: line.split()[0] for line in
                  self.lines("ls-tree", "-r", tree, *files)}
-        new = [(modes.get(file, "100644"),
+        new = [(modes.get(file, PLAIN),
                 self.out("hash-object", "-w", "--stdin", data=data), file)
                for file, data in files.items()]
         self.staged("read-tree", tree)
@@ -273,14 +273,10 @@ def fetched_base(repo: Repo, name: str, cache: Path,
 def read_patch(commit: Commit) -> Tuple[str, Dict[str, str], bytes]:
     """Returns the message of the patch of 'commit', its author, and the
     mail."""
-    if not commit.path.is_file():
-        fail(f"patches/topics names {commit.name}, and there is no "
-             f"{commit.path.relative_to(TOP)}")
     data = commit.path.read_bytes()
     mail = email.message_from_bytes(data, policy=email.policy.default)
     if not (mail["From"] and mail["Date"] and mail["Subject"]):
-        fail(f"{commit.path.relative_to(TOP)} lacks the header of git "
-             "format-patch")
+        fail(f"{commit.path} lacks the header of git format-patch")
     name, address = email.utils.parseaddr(mail["From"])
     author = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": address,
               "GIT_AUTHOR_DATE": mail["Date"]}
@@ -290,12 +286,19 @@ def read_patch(commit: Commit) -> Tuple[str, Dict[str, str], bytes]:
     return f"{subject}\n\n{body.strip()}\n", author, data
 
 
-def hashed(repo: Repo, files: List[str]) -> Dict[str, Blob]:
-    """Returns the blob of each of these new files."""
-    blobs = repo.lines("hash-object", "-w", "--no-filters", "--stdin-paths",
-                       data="".join(f"{TOP / f}\n" for f in files).encode())
-    return {file: ("100755" if os.access(TOP / file, os.X_OK) else "100644",
-                   blob, file) for file, blob in zip(files, blobs)}
+def entries(commit: Commit, files: Iterable[str]) -> List[registry.Entry]:
+    """Returns the entries of 'files', which are new files of 'commit'."""
+    return [entry for file in files for entry in registry.entries(
+        file, commit.files[file], "alone" in commit.topic.words)]
+
+
+def edited(repo: Repo, tree: str, edits: List[Tuple[str, registry.Edit]],
+           blobs: Iterable[Blob]) -> str:
+    """Returns 'tree' with 'edits' of the texts of files, and with 'blobs'."""
+    texts: Dict[str, str] = {}
+    for file, edit in edits:
+        texts[file] = edit(texts.get(file) or repo.read(tree, file).decode())
+    return repo.write(tree, {f: t.encode() for f, t in texts.items()}, blobs)
 
 
 def with_new_files(repo: Repo, tree: str, commit: Commit, news: str,
@@ -305,15 +308,10 @@ def with_new_files(repo: Repo, tree: str, commit: Commit, news: str,
         if commit.files else ""
     if taken:
         fail(f"Open vSwitch already has {taken}, a new file of {commit.name}")
-    edits = [(entry[0], entry[2])
-             for entry in entries(commit, commit.files)]
+    edits = [(file, edit) for file, _, edit in entries(commit, commit.files)]
     if news:
-        edits.append(("NEWS", lambda text: registry.add_news(text, news)))
-    texts: Dict[str, str] = {}
-    for file, edit in edits:
-        texts[file] = edit(texts.get(file) or repo.read(tree, file).decode())
-    return repo.write(tree, {f: t.encode() for f, t in texts.items()},
-                      [blobs[file] for file in commit.files])
+        edits.append(("NEWS", partial(registry.add_news, news=news)))
+    return edited(repo, tree, edits, [blobs[file] for file in commit.files])
 
 
 def hooks(diff: bytes) -> Dict[Tuple[str, str], List[str]]:
@@ -408,7 +406,11 @@ def make(repo: Repo, start: str, commits: List[Commit], base: str = REFERENCE,
     made 'there', on the base of patches/, merges them."""
     made: Dict[str, Made] = {}
     news = registry.read_news(TOP / "patches/NEWS")
-    blobs = hashed(repo, [f for c in commits for f in c.files])
+    files = [file for commit in commits for file in commit.files]
+    hashes = repo.lines("hash-object", "-w", "--no-filters", "--stdin-paths",
+                        data="".join(f"{TOP / f}\n" for f in files).encode())
+    blobs = {file: (mode(TOP / file), blob, file)
+             for file, blob in zip(files, hashes)}
     tree, parent = repo.out("rev-parse", f"{start}^{{tree}}"), start
     for commit in commits:
         message, author, patch = read_patch(commit)
@@ -423,8 +425,10 @@ def make(repo: Repo, start: str, commits: List[Commit], base: str = REFERENCE,
                 if hooks(patch) != hooks(repo.diff(before, tree, "-U3")):
                     raise Conflict("hunks would come into other functions")
         except Conflict as e:
-            raise Conflict(f"{commit.path.relative_to(TOP)} does not fit "
-                           f"base {base}: {e}") from None
+            raise Conflict(
+                f"{commit.path.relative_to(TOP)} does not fit base {base}: {e}"
+                "\nThe tree is as it was.  See \"Another version of Open "
+                "vSwitch\" in CONTRIBUTING.md.") from None
         # Which patch a commit is, whatever becomes of its message.
         message += f"Patch: {commit.name}\n"
         parent = repo.commit(tree, message, parent, author=author)
@@ -438,20 +442,15 @@ def make_branch(repo: Repo, cache: Path, about: Dict[str, str], start: str,
     base = about["base"]
     commits = project.select(project.read_topics(about["topics"]), base,
                              about["only"])
-    try:
-        if base == REFERENCE:
-            try:
-                return make(repo, start, commits)
-            except Conflict as e:
-                # Without commits that it comes after, or on another source.
-                say(f"{e}\ngit merges it")
-        there = make(repo, fetched_base(repo, REFERENCE, cache),
-                     project.select(project.read_topics()))
-        return make(repo, start, commits, base, resolve, there)
-    except Conflict as e:
-        fail(f"{e}\nThe tree is as it was.  See \"Another version of Open "
-             "vSwitch\" in CONTRIBUTING.md.")
-    raise AssertionError
+    if base == REFERENCE:
+        try:
+            return make(repo, start, commits)
+        except Conflict as e:
+            # Without commits that it comes after, or on another source.
+            say("git merges what does not fit: " + str(e).split("\n")[0])
+    there = make(repo, fetched_base(repo, REFERENCE, cache),
+                 project.select(project.read_topics()))
+    return make(repo, start, commits, base, resolve, there)
 
 
 # Import.
@@ -511,16 +510,13 @@ def import_branch(args: argparse.Namespace) -> None:
     tip = [base, *(one.id for one in made.values())][-1]
     new = {"about": about, "fingerprint": now, "tip": tip,
            "names": " ".join(made)}
-    if not head:
-        repo.git("reset", "-q", "--hard", tip)
-    elif args.force:
+    if head and args.force:
         for command in ("rebase", "am", "cherry-pick"):
             repo.git(command, "--quit", check=False)
         if b"No local changes" not in repo.git("stash", check=False).stdout:
             say(f"edits are in 'git stash' of {repo.dir}")
         repo.git("symbolic-ref", "HEAD", "refs/heads/series")
-        repo.git("reset", "-q", "--hard", tip)
-    elif head != tip and unexported(repo):
+    elif head and head != tip and unexported(repo):
         # Work that is not exported goes on, on the new commits.
         repo.git("tag", "-f", "base", base)
         repo.save(**new)
@@ -530,17 +526,18 @@ def import_branch(args: argparse.Namespace) -> None:
                  f"in {repo.dir}, mend that and run 'git rebase --continue'")
         say("commits that are not exported were put on the new ones")
         return
-    else:
+    elif head:
         # Files that an import which was cut off has written are no edits.
         written = {*repo.lines("diff", "--name-only", "HEAD")} \
             - {*repo.lines("diff", "--name-only", tip)}
         if written:
             repo.git("checkout", "-q", "HEAD", "--", *written)
-        done = repo.git("reset", "-q", "--keep", tip, check=False)
-        if done.returncode:
-            fail(f"{repo.dir} has edits of files that change:\n"
-                 + done.stderr.decode() + "Commit them there, or run 'make "
-                 "import FORCE=1' to drop them.")
+    done = repo.git("reset", "-q", "--hard" if not head or args.force
+                    else "--keep", tip, check=False)
+    if done.returncode:
+        fail(f"{repo.dir} has edits of files that change:\n"
+             + done.stderr.decode() + "Commit them there, or run 'make import "
+             "FORCE=1' to drop them.")
     repo.git("tag", "-f", "base", base)
     repo.save(**new)
     say(f"{repo.dir.name}: {repo.out('log', '-1', '--format=%s', base)}, "
@@ -550,45 +547,39 @@ def import_branch(args: argparse.Namespace) -> None:
 # Export.
 
 
-def squash(repo: Repo) -> None:
-    """Commits edits of new files as fixups, and melds fixups into their
-    commits, without a touch of the work tree."""
+def squash(repo: Repo) -> str:
+    """Melds fixups into their commits, without a touch of the work tree.
+    Returns a commit with edits of new files, which need no commit."""
     added = repo.lines("diff", "--name-only", "--diff-filter=A",
                        "--no-renames", "base", "HEAD")
-    edits = repo.lines("diff", "--name-only", "--no-renames", "HEAD")
-    others = [file for file in edits if file not in added]
+    others = {*repo.lines("diff", "--name-only", "HEAD")} - {*added}
     if others:
         fail("these files have edits that belong to no commit:\n  "
-             + "\n  ".join(others) + f"\nIn {repo.dir}, commit them with 'git "
-             "commit --fixup=COMMIT FILE', or let 'git absorb' find the "
-             "commits.")
-    for file in edits:
-        commit = repo.out("log", "-1", "--diff-filter=A", "--format=%H",
-                          "base..HEAD", "--", file)
-        repo.git("commit", "-q", f"--fixup={commit}", "--", file)
-    if not re.search(r"^(fixup|squash|amend)! ", repo.out(
-            "log", "--format=%s", "base..HEAD"), re.M):
-        return
+             + "\n  ".join(sorted(others)) + f"\nIn {repo.dir}, commit them "
+             "with 'git commit --fixup=COMMIT FILE', or let 'git absorb' find "
+             "the commits.")
     repo.git("worktree", "prune")
     with tempfile.TemporaryDirectory(dir=repo.dir.parent) as name:
         work = Repo(Path(name) / "squash")
-        repo.git("worktree", "add", "-q", "--detach", str(work.dir))
-        if work.git("rebase", "-q", "-i", "--autosquash", "base",
-                    check=False).returncode:
-            at = work.out("log", "-1", "--format=%s", "REBASE_HEAD")
-            files = work.lines("diff", "--name-only", "--diff-filter=U")
-            fail(f"a fixup does not fit its commit: '{at}' conflicts in "
-                 f"{' '.join(files)}.  Nothing was written.")
-        repo.git("reset", "-q", "--soft", work.head())
+        if re.search(r"^(fixup|squash|amend)! ", repo.out(
+                "log", "--format=%s", "base..HEAD"), re.M):
+            repo.git("worktree", "add", "-q", "--detach", str(work.dir))
+            if work.git("rebase", "-q", "-i", "--autosquash", "base",
+                        check=False).returncode:
+                at = work.out("log", "-1", "--format=%s", "REBASE_HEAD")
+                files = work.lines("diff", "--name-only", "--diff-filter=U")
+                fail(f"a fixup does not fit its commit: '{at}' conflicts in "
+                     f"{' '.join(files)}.  Nothing was written.")
+            repo.git("reset", "-q", "--soft", work.head())
+    return repo.out("stash", "create") or "HEAD"
 
 
 @dataclass
-class Exported:
+class Exported(Commit):
     """A commit of the branch, and the patch that it becomes."""
-    id: str
-    message: str
-    author: Dict[str, str]
-    commit: Commit
+    id: str = ""
+    message: str = ""
+    author: Dict[str, str] = field(default_factory=dict)
 
 
 def branch_commits(repo: Repo) -> List[Exported]:
@@ -611,16 +602,14 @@ def branch_commits(repo: Repo) -> List[Exported]:
         commit = known.pop(patch.group(1), None) if patch else None
         if commit:
             topic, number = commit.topic, int(commit.number)
-        else:
-            while number in numbers:
-                number += 1
-            numbers.add(number)
-            slug = re.sub(r"[^a-z0-9]+", "-", subject.lower())
-            commit = Commit(topic, f"{number:04d}-"
-                            + slug.strip("-")[:45].strip("-"))
-        found.append(Exported(one, message, {
-            "GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": address,
-            "GIT_AUTHOR_DATE": date}, Commit(topic, commit.name)))
+        while not commit and number in numbers:
+            number += 1
+        numbers.add(number)
+        slug = re.sub(r"[^a-z0-9]+", "-", subject.lower())[:45].strip("-")
+        found.append(Exported(
+            topic, commit.name if commit else f"{number:04d}-{slug}", {}, one,
+            message, {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": address,
+                      "GIT_AUTHOR_DATE": date}))
     return found
 
 
@@ -629,22 +618,14 @@ def format_patch(repo: Repo, start: str, tree: str, one: Exported) -> bytes:
     differ in line numbers and the like only."""
     new = repo.git(
         "format-patch", "-1", "--stdout", "--always", "--zero-commit", "-N",
-        "--no-signature", "-p", "-U3", "--no-renames", "--no-ext-diff",
-        "--no-textconv", "--diff-algorithm=myers", "--indent-heuristic",
+        "--no-signature", "-p", "-U3", "--no-renames",
         repo.commit(tree, one.message, repo.commit(start, ""),
                     author=one.author)).stdout
-    path = one.commit.path
-    old = path.read_bytes() if path.exists() else b""
+    old = one.path.read_bytes() if one.path.exists() else b""
     texts = [re.sub(rb"^(From \w{40} .*|index \w+\.\..*|@@ -\S+ \S+ @@)", b"",
                     patch.rstrip(), flags=re.M) for patch in (old, new)]
     return old if (texts[0] == texts[1]
                    and repo.apply(start, old) == tree) else new
-
-
-def entries(commit: Commit, files: Iterable[str]) -> List[registry.Entry]:
-    """Returns the entries of 'files', which are new files of 'commit'."""
-    return [entry for file in files for entry in registry.entries(
-        file, commit.files[file], "alone" in commit.topic.words)]
 
 
 def export_branch(args: argparse.Namespace) -> None:
@@ -655,70 +636,76 @@ def export_branch(args: argparse.Namespace) -> None:
                                            about):
         fail("the repository has changed since the import: run 'make import' "
              "first")
-    squash(repo)
+    tip = squash(repo)
     found = branch_commits(repo)
     commits = project.select(project.read_topics())
     imported = [commit for commit in commits if commit.name in names]
     known = {file: words for commit in commits
              for file, words in commit.files.items()}
-    tip = {*repo.lines("ls-tree", "-r", "--name-only", "HEAD")}
+    files = {line.partition("\t")[2]: line.split()
+             for line in repo.lines("ls-tree", "-r", tip)}
     there = {} if about["base"] == REFERENCE else make(
         repo, fetched_base(repo, REFERENCE, args.dir), commits)
     news = registry.read_news(TOP / "patches/NEWS")
-    writes: Dict[Path, Content] = {}
-    blobs: Dict[str, Blob] = {}
+    # What import made of files that the branch does not have any more.
     gone = [entry for commit in imported for entry in entries(
-        commit, [file for file in commit.files if file not in tip])]
+        commit, [file for file in commit.files if file not in files])]
+    blobs = {file: ("0", "0" * 40, file) for file in {*known} - {*files}}
+    writes: Dict[Path, Content] = {TOP / file: None for commit in imported
+                                   for file in commit.files}
+    writes.update({commit.path: None for commit in imported if not there})
     fresh: List[registry.Entry] = []
-    same = [one.commit.name for one in found] == names and not gone
+    same = [one.name for one in found] == names and not gone
     tree = repo.out("rev-parse", "base^{tree}")
+    trees: List[str] = []
     for one in found:
-        commit = one.commit
         added = repo.lines("diff-tree", "-r", "--no-commit-id", "--name-only",
                            "--no-renames", "--diff-filter=A", one.id)
-        for file in sorted(tip & {*added}, key=project.order):
-            mode, _, blob = repo.out("ls-tree", "HEAD", file).split()[:3]
+        for file in sorted({*files} & {*added}, key=project.order):
             if file.partition("/")[0] not in project.FOLDERS:
-                fail(f"{commit.name} adds {file}: new files belong to "
+                fail(f"{one.name} adds {file}: new files belong to "
                      + " ".join(project.FOLDERS))
-            commit.files[file] = known.get(
+            one.files[file] = known.get(
                 file, ["kmod", "userspace"]
                 if fnmatch(file, "tests/system-*.at") else [])
-            blobs[file] = mode, blob, file
-            writes[TOP / file] = repo.read("HEAD", file), mode == "100755"
-        fresh += entries(commit, [f for f in commit.files if f not in known])
-        start = with_new_files(repo, tree, commit,
-                               news.get(commit.number, ""), blobs)
-        tree = as_exported(repo, one.id, start, fresh, gone, blobs.values())
+            bits, _, blob = files[file][:3]
+            blobs[file] = bits, blob, file
+            writes[TOP / file] = repo.read(tip, file), bits
+        fresh += entries(one, [f for f in one.files if f not in known])
+        start = with_new_files(repo, tree, one, news.get(one.number, ""),
+                               blobs)
+        # With new files as they are at the tip, with entries of those that
+        # are new in the branch where they belong.
+        edits = [(f, partial(registry.without_line, words=words))
+                 for f, words, _ in fresh + gone]
+        edits += [(f, edit) for f, _, edit in fresh]
+        edits.append(("NEWS", lambda _: repo.read(start, "NEWS").decode()))
+        tree = edited(repo, one.id, edits, blobs.values())
+        trees.append(tree)
         if there:
-            if not same or fresh or one.message != read_patch(commit)[0]:
+            if not same or fresh or one.message != read_patch(one)[0]:
                 fail("commits and new files are added, moved and dropped, and "
                      f"messages are changed, in a tree of base {REFERENCE}")
-            clean, _ = merge_patch(repo, there[commit.name], start)
+            clean, _ = merge_patch(repo, there[one.name], start)
             text = repo.diff(clean, tree, "-U3")
-            writes[commit.difference(about["base"])] = \
-                (text, False) if text else None
-        elif start == tree and not commit.files:
-            fail(f"{commit.name} changes new files only, or nothing: meld it "
+            writes[one.difference(about["base"])] = \
+                (text, PLAIN) if text else None
+        elif start == tree and not one.files:
+            fail(f"{one.name} changes new files only, or nothing: meld it "
                  "into another commit")
         else:
-            writes[commit.path] = format_patch(repo, start, tree, one), False
-    text_of = [sorted(repo.read(t, "NEWS").split(b"\n"))
-               for t in ("HEAD", tree)]
-    if text_of[0] != text_of[1]:
+            writes[one.path] = format_patch(repo, start, tree, one), PLAIN
+    before, after = (sorted(repo.read(commit, "NEWS").split(b"\n"))
+                     for commit in ("HEAD", tree))
+    if before != after:
         fail("a commit changes NEWS, whose text comes from patches/NEWS: make "
              "the change there, and take it out of the commit")
     if not there:
-        new = [one.commit for one in found]
-        writes.update({TOP / file: None for commit in imported
-                       for file in commit.files if file not in tip})
-        writes.update({commit.path: None for commit in imported
-                       if commit.path not in [c.path for c in new]})
-        writes[TOP / "patches/topics"] = list_commits(new, names), False
+        writes[TOP / "patches/topics"] = list_commits(found, names), PLAIN
     old = {path: content(path) for path in writes}
     try:
         write_all(writes)
-        verify(repo, args.dir, about, tree, len(found))
+        verify(repo, args.dir, about, trees)
     except BaseException:
         say("taking back what was written")
         write_all(old)
@@ -726,23 +713,7 @@ def export_branch(args: argparse.Namespace) -> None:
     repo.save(**{**state, "exported": repo.head()})
 
 
-def as_exported(repo: Repo, commit: str, start: str,
-                fresh: List[registry.Entry], gone: List[registry.Entry],
-                blobs: Iterable[Blob]) -> str:
-    """Returns the tree of 'commit' with new files as they are at the tip, with
-    the entries 'fresh', of files that are new in the branch, where they
-    belong, without the entries 'gone', and with NEWS as in 'start'."""
-    texts = {file: repo.read(commit, file).decode()
-             for file, _, _ in fresh + gone}
-    for file, words, _ in fresh + gone:
-        texts[file] = registry.without_line(texts[file], words)
-    for file, _, edit in fresh:
-        texts[file] = edit(texts[file])
-    return repo.write(commit, {"NEWS": repo.read(start, "NEWS"), **{
-        file: text.encode() for file, text in texts.items()}}, blobs)
-
-
-def list_commits(new: List[Commit], imported: List[str]) -> bytes:
+def list_commits(new: List[Exported], imported: List[str]) -> bytes:
     """Returns the text of patches/topics with the commits 'new', in their
     order, in place of those that were 'imported'."""
     text = (TOP / "patches/topics").read_text()
@@ -761,9 +732,12 @@ def list_commits(new: List[Commit], imported: List[str]) -> bytes:
     return "\n".join(parts).encode()
 
 
+def mode(path: Path) -> str:
+    return "100755" if os.access(path, os.X_OK) else PLAIN
+
+
 def content(path: Path) -> Content:
-    return (path.read_bytes(), os.access(path, os.X_OK)) \
-        if path.is_file() else None
+    return (path.read_bytes(), mode(path)) if path.is_file() else None
 
 
 def write_all(writes: Dict[Path, Content]) -> None:
@@ -774,7 +748,7 @@ def write_all(writes: Dict[Path, Content]) -> None:
         if new:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(new[0])
-            path.chmod(0o755 if new[1] else 0o644)
+            path.chmod(int(new[1][-3:], 8))
         else:
             path.unlink()
         say(f"{'wrote' if new else 'removed'} {path.relative_to(TOP)}")
@@ -782,12 +756,12 @@ def write_all(writes: Dict[Path, Content]) -> None:
         say("there is nothing to export")
 
 
-def verify(repo: Repo, cache: Path, about: Dict[str, str], tree: str,
-           n: int) -> None:
-    """Fails unless an import would give 'tree', with 'n' commits, and all
-    commits still fit the base that patches/ is written for."""
+def verify(repo: Repo, cache: Path, about: Dict[str, str],
+           trees: List[str]) -> None:
+    """Fails unless an import would give commits with 'trees', and all commits
+    still fit the base that patches/ is written for."""
     made = make_branch(repo, cache, about, repo.out("rev-parse", "base"))
-    if len(made) != n or (n and [*made.values()][-1].tree != tree):
+    if [one.tree for one in made.values()] != trees:
         fail("the import would not give this branch.  Add, drop and move "
              "commits in a tree with all of their topic, and new files with "
              "plain names that are no links")
@@ -806,7 +780,7 @@ def write_series(args: argparse.Namespace) -> None:
     shutil.rmtree(args.dir, ignore_errors=True)
     topics: Dict[str, List[Exported]] = {}
     for one in branch_commits(repo):
-        topics.setdefault(one.commit.topic.name, []).append(one)
+        topics.setdefault(one.topic.name, []).append(one)
     for n, (topic, commits) in enumerate(topics.items(), 1):
         start, end = f"{commits[0].id}^", commits[-1].id
         folder = args.dir / f"{n}-{topic}"
@@ -822,7 +796,7 @@ def write_series(args: argparse.Namespace) -> None:
                               rb"\1: " + args.signoff.encode(), head,
                               flags=re.M)
             mail.write_bytes(head + gap + diff)
-            if "alone" in commits[0].commit.topic.words:
+            if "alone" in commits[0].topic.words:
                 try:
                     repo.apply("base", text)
                 except Conflict as e:

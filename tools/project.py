@@ -81,15 +81,13 @@ class Commit:
 class Topic:
     line: str                   # Of patches/topics: NAME: WORD...
     name: str
-    words: List[str]            # Other topics that it needs; "alone" if each
-                                # commit applies alone.
+    words: List[str]            # Topics that it needs; "alone": see there.
     commits: List[Commit] = field(default_factory=list)
 
 
 def read_topics(names: str = "") -> List[Topic]:
-    """Returns the topics in 'names', separated by commas or spaces, and the
-    topics that they need, in the order of patches/topics; all if there are
-    none."""
+    """Returns the topics in 'names', separated by commas or spaces, and those
+    that they need, in the order of patches/topics; all if there are none."""
     topics: List[Topic] = []
     path = TOP / "patches/topics"
     for n, line in enumerate(path.read_text().splitlines(), 1):
