@@ -41,7 +41,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -109,7 +109,6 @@ class Repo:
     def __init__(self, tree: Path):
         self.dir = tree
         self.state_file = tree / ".git/ovs-cost.json"
-        self.index = tree / ".git/ovs-cost-index"
 
     def git(self, *args: str, data: bytes = b"", check: bool = True,
             env: Optional[Dict[str, str]] = None
@@ -147,11 +146,14 @@ class Repo:
         temp.write_text(json.dumps(state) + "\n")
         temp.replace(self.state_file)
 
-    def staged(self, *args: str, **more: Any
-               ) -> "subprocess.CompletedProcess[bytes]":
-        """Runs git on the index in which trees are made, apart from the
-        user's."""
-        return self.git(*args, env={"GIT_INDEX_FILE": str(self.index)}, **more)
+    def changed(self, tree: str, *args: str, data: bytes) -> str:
+        """Returns 'tree' as a git command that changes an index makes it."""
+        env = {"GIT_INDEX_FILE": str(self.dir / ".git/ovs-cost-index")}
+        self.git("read-tree", tree, env=env)
+        done = self.git(*args, data=data, env=env, check=False)
+        if done.returncode:
+            raise Conflict(done.stderr.decode(errors="replace").rstrip())
+        return self.out("write-tree", env=env)
 
     def read(self, tree: str, file: str) -> bytes:
         """Returns the contents of 'file', none if there is no such file."""
@@ -166,22 +168,16 @@ class Repo:
         new = [(modes.get(file, PLAIN),
                 self.out("hash-object", "-w", "--stdin", data=data), file)
                for file, data in files.items()]
-        self.staged("read-tree", tree)
-        self.staged("update-index", "--index-info", data="".join(
+        return self.changed(tree, "update-index", "--index-info", data="".join(
             f"{mode} {blob}\t{file}\n"
             for mode, blob, file in [*new, *blobs]).encode())
-        return self.staged("write-tree").stdout.decode().strip()
 
     def apply(self, tree: str, patch: bytes, *options: str) -> str:
         """Returns 'tree' with 'patch', exactly where it fits."""
         if not re.search(rb"^(diff --git|---) \S", patch, re.M):
             return tree
-        self.staged("read-tree", tree)
-        done = self.staged("apply", "--cached", "--whitespace=nowarn",
-                           *options, "-", data=patch, check=False)
-        if done.returncode:
-            raise Conflict(done.stderr.decode(errors="replace").rstrip())
-        return self.staged("write-tree").stdout.decode().strip()
+        return self.changed(tree, "apply", "--cached", "--whitespace=nowarn",
+                            *options, data=patch)
 
     def diff(self, before: str, after: str, *args: str) -> bytes:
         return self.git("diff", "--no-renames", before, after, *args).stdout
@@ -204,7 +200,6 @@ def open_repo(tree: Path) -> Repo:
         # Users of the tree build in it, commit, and have git of their own.
         for option in ("status.showUntrackedFiles=no", "core.abbrev=12",
                        "core.fileMode=true", "rebase.autoSquash=true",
-                       "commit.gpgSign=false",
                        f"user.name={NAME}", f"user.email={EMAIL}"):
             repo.git("config", *option.split("=", 1))
         repo.save()
@@ -216,8 +211,8 @@ def open_repo(tree: Path) -> Repo:
 
 
 def import_base(repo: Repo, source: Path, title: str) -> str:
-    """Makes a commit of the source of Open vSwitch in 'source', with the patch
-    that it needs to build on all systems.  Returns the commit."""
+    """Returns a commit of the source of Open vSwitch in 'source', with the
+    patch that it needs to build on all systems."""
     env = {"GIT_INDEX_FILE": str(repo.dir / ".git/ovs-cost-base"),
            "GIT_WORK_TREE": str(source)}
     repo.git("add", "-A", env=env)
@@ -247,8 +242,7 @@ def import_base(repo: Repo, source: Path, title: str) -> str:
 
 def fetched_base(repo: Repo, name: str, cache: Path,
                  fetch: bool = True) -> str:
-    """Returns the commit of base 'name', whose source is fetched unless the
-    repository has it; "" without 'fetch'."""
+    """Returns the commit of base 'name', fetched if need be and 'fetch'."""
     about = project.read_base(name)
     digest = hashlib.sha256(repr((about, BASE_PATCH.read_bytes(),
                                   GENERATED)).encode()).hexdigest()
@@ -271,8 +265,7 @@ def fetched_base(repo: Repo, name: str, cache: Path,
 
 
 def read_patch(commit: Commit) -> Tuple[str, Dict[str, str], bytes]:
-    """Returns the message of the patch of 'commit', its author, and the
-    mail."""
+    """Returns the message of the patch of 'commit', its author, and it."""
     data = commit.path.read_bytes()
     mail = email.message_from_bytes(data, policy=email.policy.default)
     if not (mail["From"] and mail["Date"] and mail["Subject"]):
@@ -331,7 +324,7 @@ def hooks(diff: bytes) -> Dict[Tuple[str, str], List[str]]:
     return found
 
 
-def merge_patch(repo: Repo, made: Made, start: str) -> Tuple[str, List[str]]:
+def merge_patch(repo: Repo, made: Made, start: str) -> Tuple[str, Set[str]]:
     """Returns the tree 'start' with the patch of 'made', a commit on another
     base, and the files that conflict, in which conflicts are left out."""
     sides = start, made.start, made.tree
@@ -343,7 +336,7 @@ def merge_patch(repo: Repo, made: Made, start: str) -> Tuple[str, List[str]]:
         fail("a merge needs git 2.38 or later: " + done.stderr.decode())
     tree, *conflicts = done.stdout.decode().split()
     texts: Dict[str, bytes] = {}
-    left: List[str] = []
+    left: Set[str] = set()
     for file in conflicts:
         with contextlib.suppress(Conflict):
             # Tests, which stand alone, are put after the same line.
@@ -351,7 +344,7 @@ def merge_patch(repo: Repo, made: Made, start: str) -> Tuple[str, List[str]]:
                 texts[file] = repo.read(repo.apply(start, repo.diff(
                     made.start, made.tree, "--", file), "-C1"), file)
                 continue
-        left.append(file)
+        left.add(file)
         with tempfile.TemporaryDirectory() as name:
             paths = [Path(name) / n for n in ("ours", "base", "theirs")]
             for path, side in zip(paths, sides):
@@ -365,37 +358,34 @@ def merged(repo: Repo, base: str, commit: Commit, made: Made, start: str,
            resolve: bool) -> str:
     """Returns the tree 'start' of 'base' with the patch of 'commit', which was
     'made' on the base of patches/."""
-    tree, conflicts = merge_patch(repo, made, start)
-    want = hooks(repo.diff(made.start, made.tree, "-U0"))
-    got = hooks(repo.diff(start, tree, "-U0"))
-    moved = {place for place in {*want, *got}
-             if want.get(place) != got.get(place)}
+    clean, conflicts = merge_patch(repo, made, start)
     path = commit.difference(base)
-    if path.is_file():
-        try:
-            after = repo.apply(tree, path.read_bytes())
-        except Conflict as e:
-            if not resolve:
-                raise Conflict(f"{path.relative_to(TOP)} does not fit any "
-                               f"more: {e}") from None
-            say(f"left out: {path.relative_to(TOP)}, which does not fit")
-            return tree
-        # What somebody has looked at; this base may not have the function.
-        looked_at = hooks(repo.diff(tree, after, "-U0"))
-        moved = {place for place in moved - {*looked_at}
-                 if place[1].encode() in repo.read(start, place[0])}
-        touched = repo.lines("diff", "--name-only", tree, after)
-        tree, conflicts = after, [f for f in conflicts if f not in touched]
+    diff = path.read_bytes() if path.is_file() else b""
+    try:
+        tree = repo.apply(clean, diff)
+    except Conflict as e:
+        if not resolve:
+            raise Conflict(f"{path.relative_to(TOP)} does not fit any more: "
+                           f"{e}") from None
+        say(f"left out: {path.relative_to(TOP)}, which does not fit")
+        return clean
+    conflicts -= {*repo.lines("diff", "--name-only", clean, tree)}
+    want, got, looked_at = (hooks(repo.diff(*trees, "-U0")) for trees in (
+        (made.start, made.tree), (start, clean), (clean, tree)))
+    # Somebody has looked at a difference; a base may not have a function.
+    moved = [": ".join((file, function)) for file, function in sorted(
+        {*want, *got} - {*looked_at})
+        if want.get((file, function)) != got.get((file, function)) and not (
+            diff and function.encode() not in repo.read(start, file))]
     if resolve:
         if conflicts:
             say(f"left out: what {commit.name} changes in conflicting places "
-                f"of {' '.join(conflicts)}")
+                f"of {' '.join(sorted(conflicts))}")
     elif conflicts:
-        raise Conflict("git can't merge " + " ".join(conflicts))
+        raise Conflict("git can't merge " + " ".join(sorted(conflicts)))
     elif moved:
         raise Conflict("these functions would get other lines than on base "
-                       f"{REFERENCE}:\n  " + "\n  ".join(
-                           sorted(map(": ".join, moved))))
+                       f"{REFERENCE}:\n  " + "\n  ".join(moved))
     return tree
 
 
@@ -465,8 +455,7 @@ def open_branch(tree: Path) -> Repo:
     if repo.out("symbolic-ref", "-q", "HEAD", check=False) \
             != "refs/heads/series":
         fail(f"branch 'series' is not checked out in {tree}, or git is in the "
-             "middle of something: finish that or abort it, see 'git status', "
-             "and run 'git checkout series' there")
+             "middle of something: see 'git status' there")
     return repo
 
 
@@ -762,9 +751,7 @@ def verify(repo: Repo, cache: Path, about: Dict[str, str],
     still fit the base that patches/ is written for."""
     made = make_branch(repo, cache, about, repo.out("rev-parse", "base"))
     if [one.tree for one in made.values()] != trees:
-        fail("the import would not give this branch.  Add, drop and move "
-             "commits in a tree with all of their topic, and new files with "
-             "plain names that are no links")
+        fail("the import would not give this branch")
     here = fetched_base(repo, REFERENCE, cache, fetch=False)
     if about["base"] == REFERENCE and here:
         make(repo, here, project.select(project.read_topics()))
@@ -788,19 +775,13 @@ def write_series(args: argparse.Namespace) -> None:
             "format-patch", "--numbered", "--zero-commit", "--no-signature",
             "--no-renames", "--no-base", "-o", str(folder), f"{start}..{end}")
         for mail in map(Path, mails):
-            text = mail.read_bytes()
-            head, gap, diff = text.partition(b"\n---\n")
+            head, gap, diff = mail.read_bytes().partition(b"\n---\n")
             head = re.sub(rb"\nPatch: .*", b"", head)
             if args.signoff:
                 head = re.sub(rb"^(From|Signed-off-by): .*",
                               rb"\1: " + args.signoff.encode(), head,
                               flags=re.M)
             mail.write_bytes(head + gap + diff)
-            if "alone" in commits[0].topic.words:
-                try:
-                    repo.apply("base", text)
-                except Conflict as e:
-                    fail(f"{mail.name} does not apply alone:\n{e}")
         cover = (TOP / f"patches/{topic}/0000-cover.txt").read_text()
         total = str(len(mails))
         (folder / "0000-cover.txt").write_text(

@@ -48,30 +48,18 @@ def without_line(text: str, words: List[str]) -> str:
     return "".join(out)
 
 
-def conditions_at(text: str) -> List[str]:
-    """Returns the conditions of automake that are open at the end of
-    'text'."""
-    n = 1
-    while n:
-        text, n = re.subn(r"^if .*\n(?:(?!if ).*\n)*?endif.*\n", "", text,
-                          flags=re.M)
-    return re.findall(r"^(?:if )?((?<=if )\S+|else\b)", text, re.M)
-
-
 def add_to_list(text: str, variable: str, value: str,
                 conditions: List[str]) -> str:
     """Adds 'value' to the list of 'variable' in 'text' that has most files of
-    the same directory; or to a list of its own, under 'conditions' if there
-    are any."""
+    the same directory; or to a list of its own.  With 'conditions', these come
+    right before the list."""
     folder = PurePath(value).parent
-    lists = [match for match in re.finditer(
-        rf"^{variable}[ \t]*\+?=[ \t]*\\\n((?:.*\\\n)*.*)\n", text, re.M)
-        if conditions_at(text[:match.start()]) == conditions]
+    ifs = "".join(f"if {condition}\n" for condition in conditions)
+    lists = [*re.finditer(rf"^{ifs}{variable}[ \t]*\+?=[ \t]*\\\n"
+                          r"((?:.*\\\n)*.*)\n", text, re.M)]
     if not lists:
-        block = f"{variable} += \\\n\t{value}\n"
-        for condition in conditions:
-            block = f"if {condition}\n{block}endif\n"
-        return text.rstrip("\n") + "\n\n" + block
+        return (text.rstrip("\n") + f"\n\n{ifs}{variable} += \\\n\t{value}\n"
+                + "endif\n" * len(conditions))
     best = max(lists, key=lambda match: sum(
         PurePath(word).parent == folder for word in match.group(1).split()))
     lines = best.group(1).split("\n")
