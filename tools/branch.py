@@ -71,10 +71,10 @@ GENERATED = """
     /build-aux/depcomp /build-aux/install-sh /build-aux/ltmain.sh
     /build-aux/missing /build-aux/py-compile /build-aux/test-driver
     /debian/copyright /include/odp-netlink*.h /include/openvswitch/version.h
-    /lib/dirs.c /lib/ovsdb-server-idl.[ch] /lib/string.h /lib/vswitch-idl.[ch]
-    /m4/libtool.m4 /m4/lt*.m4 /python/setup.py /python/ovs/dirs.py
-    /python/ovs/version.py /rhel/openvswitch-fedora.spec /tests/idltest.[ch]
-    /tests/testsuite /tests/*-testsuite /vtep/vtep-idl.[ch]
+    /lib/dirs.c /lib/ovsdb-server-idl.[ch] /lib/std*.h /lib/string.h
+    /lib/vswitch-idl.[ch] /m4/libtool.m4 /m4/lt*.m4 /python/setup.py
+    /python/ovs/dirs.py /python/ovs/version.py /rhel/openvswitch-fedora.spec
+    /tests/idltest.[ch] /tests/testsuite /tests/*-testsuite /vtep/vtep-idl.[ch]
     *.a *.gcda *.gcno *.la *.lo *.log *.o *.pyc
 """
 
