@@ -10,23 +10,26 @@ counts: each test is "todo" at first, so the file also shows progress.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import signal
 import subprocess
+from collections import Counter
 from functools import cached_property
+from linecache import getline
 from pathlib import Path
-from typing import (Callable, Dict, Iterable, List, NamedTuple, Optional,
-                    TextIO)
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
+
+from project import Failure
 
 PASS, FAIL, SKIP, TODO = "pass", "fail", "skip", "todo"
 
 LIST_RE = re.compile(r"^ *(\d+): ([^ ]+):\d+ +(.*)$", re.M)
-RESULT_RE = re.compile(r"^ *(\d+): .*?  *"
+RESULT_RE = re.compile(r"^ *(\d+): .*? "
                        r"(ok|skipped|FAILED|failed|expected failure|"
                        r"UNEXPECTED PASS)(?: \((.*)\))?$")
-STATUS = {"ok": PASS, "skipped": SKIP, "FAILED": FAIL, "failed": FAIL,
-          "expected failure": PASS, "UNEXPECTED PASS": FAIL}
+STATUS = {"ok": PASS, "skipped": SKIP, "expected failure": PASS}
 
 # Many tests wait for something most of their time.
 JOBS = 2 * len(os.sched_getaffinity(0)) + 2
@@ -46,15 +49,11 @@ class Recorder:
 
     def __init__(self, path: Optional[Path], stage: str):
         self.stage = stage
-        self.out: Optional[TextIO] = None
-        if path:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.out = open(path, "w", encoding="utf-8")
+        self.out = open(path or os.devnull, "w", encoding="utf-8")
 
-    def add(self, test: object, status: str, detail: str = "") -> None:
-        if self.out:
-            self.out.write(f"{status}\t{self.stage}\t{test}\t{detail}\n")
-            self.out.flush()
+    def add(self, test: str, status: str, detail: str = "") -> None:
+        print(status, self.stage, test, detail, sep="\t", file=self.out,
+              flush=True)
 
 
 class Job(Recorder):
@@ -72,32 +71,29 @@ class Job(Recorder):
 def read_results(path: Path) -> Dict[str, Result]:
     """Returns the results in the file 'path', in the order in which tests
     come first; none if there is no such file."""
-    results: Dict[str, Result] = {}
-    if path.exists():
-        for line in path.read_text(errors="replace").splitlines():
-            words = line.split("\t")
-            if len(words) == 4:
-                results[words[2]] = Result(words[0], words[3])
-    return results
+    if not path.exists():
+        return {}
+    lines = path.read_text(errors="replace").splitlines()
+    return {words[2]: Result(words[0], words[3]) for words in
+            (line.split("\t") for line in lines) if len(words) == 4}
 
 
 class Suite:
     """The suite 'name' of the built tree 'tree', run by the command 'wrap',
-    with programs of the directory 'path' before those of the tree."""
+    'jobs' tests at a time, with programs of the directory 'path' before those
+    of the tree."""
 
     def __init__(self, tree: Path, name: str = "testsuite",
-                 wrap: Iterable[str] = (), path: str = ""):
+                 wrap: Iterable[str] = (), jobs: int = JOBS, path: str = ""):
         self.tree = tree.resolve()
         self.name = name
-        match = re.search(r"^AUTOTEST_PATH *= *([\w:]+)",
-                          (self.tree / "Makefile").read_text(), re.M)
-        assert match
-        # How many seconds tests wait for something.  In the environment alone,
-        # tests/atlocal would set it to 30.
-        wait = os.environ.get("OVS_CTL_TIMEOUT", "30")
+        self.jobs = jobs
+        [programs] = re.findall(r"^AUTOTEST_PATH *= *([\w:]+)",
+                                (self.tree / "Makefile").read_text(), re.M)
+        # Tests wait so many seconds for something; by default, 30.
         self.command = [*wrap, "/bin/bash", f"./tests/{name}", "-C", "tests",
-                        f"AUTOTEST_PATH={path}:{match.group(1)}".rstrip(":"),
-                        f"OVS_CTL_TIMEOUT={wait}"]
+                        f"AUTOTEST_PATH={path}:{programs}".rstrip(":"),
+                        "OVS_CTL_TIMEOUT=120"]
         # Some tests ask git where the top of the tree is.  It must not find
         # the repository around the build directory.
         self.env = {**os.environ,
@@ -106,18 +102,16 @@ class Suite:
     @cached_property
     def tests(self) -> Dict[str, int]:
         """The numbers of all tests of the suite, in its order."""
-        out = subprocess.run(
+        out = subprocess.check_output(
             ["/bin/bash", f"tests/{self.name}", "--list"], cwd=self.tree,
-            env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            text=True, check=True).stdout
+            env=self.env, text=True)
         numbers: Dict[str, int] = {}
+        ranks: Counter[str] = Counter()
         for number, file, title in LIST_RE.findall(out):
-            name = first = f"{file}: {title.strip()}"
-            rank = 1
-            while name in numbers:
-                rank += 1
-                name = f"{first} #{rank}"
-            numbers[name] = int(number)
+            name = f"{file}: {title.strip()}"
+            ranks[name] += 1
+            rank = f" #{ranks[name]}" if ranks[name] > 1 else ""
+            numbers[name + rank] = int(number)
         return numbers
 
     def log(self, test: str) -> Path:
@@ -125,81 +119,67 @@ class Suite:
         number = str(self.tests[test]).zfill(len(str(len(self.tests))))
         return self.tree / f"tests/{self.name}.dir/{number}/{self.name}.log"
 
-    def run_raw(self, arguments: List[str]) -> int:
+    def run_raw(self, arguments: Iterable[str]) -> int:
         """Runs the suite with Autotest's own 'arguments' and output."""
-        return subprocess.run(self.command + arguments, cwd=self.tree,
-                              env=self.env, check=False).returncode
+        return subprocess.run(
+            [*self.command, f"-j{self.jobs}", *arguments], cwd=self.tree,
+            env=self.env, check=False).returncode
 
-    def _with_text(self, place: str) -> str:
-        """Returns 'place', FILE:LINE, with the text of that line."""
-        file, _, line = place.partition(":")
-        try:
-            text = (self.tree / "tests" / file).read_text(errors="replace")
-            return f"{place}: {text.splitlines()[int(line) - 1].strip()}"
-        except (OSError, ValueError, IndexError):
-            return place
-
-    def run(self, tests: Iterable[str], jobs: int = JOBS,
+    def run(self, tests: Iterable[str],
             on_result: Callable[[str, str, str], None] = lambda *_: None,
-            prefix: Iterable[str] = ()) -> Dict[str, Result]:
-        """Runs 'tests', 'jobs' of them at a time, by the command 'prefix',
-        prints what the suite prints, and calls 'on_result' with the name,
-        status and detail of each test that ends.  A test that ends without a
-        verdict has failed; if none has one, the suite itself did not run."""
+            alone: bool = False, options: Iterable[str] = ()
+            ) -> Dict[str, Result]:
+        """Runs 'tests' with Autotest's 'options', prints what the suite
+        prints, and calls 'on_result' with the name, status and detail of each
+        test that ends.  A test without a verdict has failed.
+
+        'alone' is for tests that may have failed for what else was running:
+        they run one by one, before all other processes if the user may do
+        that.  Several of OVS's own tests expect flows to be there for some
+        seconds of the clock."""
         names = {self.tests[name]: name for name in tests}
         results: Dict[str, Result] = {}
         if not names:
             return results
+        wrap, jobs = (["nice", "-n", "-20"], 1) if alone else ([], self.jobs)
         # Not as ranges: Autotest chokes on the titles of some tests of OVS
         # 4.0 that are inside one.
         with subprocess.Popen(
-                [*prefix, *self.command, f"-j{jobs}",
+                [*wrap, *self.command, f"-j{jobs}", *options,
                  *map(str, sorted(names))], cwd=self.tree, env=self.env,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, text=True, errors="replace",
-                start_new_session=True) as suite:
+                stderr=subprocess.STDOUT, text=True, errors="replace") as run:
             try:
-                assert suite.stdout
-                for text in suite.stdout:
-                    print(text, end="", flush=True)
-                    match = RESULT_RE.match(text.rstrip())
-                    name = match and names.get(int(match.group(1)))
-                    if not match or not name or name in results:
-                        continue
-                    status, detail = STATUS[match.group(2)], match.group(3)
-                    results[name] = Result(
-                        status, self._with_text(detail or "")
-                        if status == SKIP else detail or "")
-                    on_result(name, *results[name])
-            except BaseException:
-                os.killpg(suite.pid, signal.SIGTERM)
-                try:
-                    suite.wait(10)
-                except subprocess.TimeoutExpired:
-                    os.killpg(suite.pid, signal.SIGKILL)
-                raise
-        if not results and len(names) > 1:
-            raise SystemExit(f"{self.tree}/tests/{self.name} did not run")
-        for name in set(names.values()) - set(results):
+                assert run.stdout
+                for line in run.stdout:
+                    print(line, end="", flush=True)
+                    match = RESULT_RE.match(line.rstrip())
+                    name = match and names.pop(int(match[1]), None)
+                    if match and name:
+                        status = STATUS.get(match[2], FAIL)
+                        place = match[3] or ""
+                        if status == SKIP:      # The line says why.
+                            file, _, n = place.partition(":")
+                            place += ": " + getline(
+                                f"{self.tree}/tests/{file}", int(n)).strip()
+                        results[name] = Result(status, place)
+                        on_result(name, status, place)
+            finally:
+                # A signal that stops the stage stops the suite, too.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    run.wait(10)
+                run.kill()
+        if not results:
+            raise Failure(f"{self.tree}/tests/{self.name} did not run")
+        for name in names.values():
             results[name] = Result(FAIL, "no verdict")
             on_result(name, *results[name])
         return results
-
-    def run_alone(self, tests: Iterable[str],
-                  on_result: Callable[[str, str, str], None] = lambda *_: None
-                  ) -> Dict[str, Result]:
-        """Runs tests again that may have failed for what else was running,
-        before all other processes of the machine if the user may do that:
-        several of OVS's own tests expect flows to be there for some seconds
-        of the clock."""
-        return self.run(tests, 1, on_result, ("nice", "-n", "-20"))
 
 
 def terminate_on_sigterm() -> None:
     """Makes SIGTERM and SIGHUP unwind like an interrupt, so that a suite in
     flight is stopped and not left behind."""
-    def stop(_signo: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-    signal.signal(signal.SIGTERM, stop)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, stop)
+    for signo in signal.SIGTERM, signal.SIGHUP:
+        if signal.getsignal(signo) != signal.SIG_IGN:
+            signal.signal(signo, signal.default_int_handler)

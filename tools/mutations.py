@@ -11,100 +11,55 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from pathlib import Path
-from typing import Dict, List, NamedTuple
 
 import project as t
 from autotest import FAIL, PASS, TODO, Job, Suite
 
 FAULTS = t.TOP / "tools/mutations.txt"
-PROGRAMS = ["vswitchd/ovs-vswitchd", "tests/ovstest"]
-
-
-class Fault(NamedTuple):
-    name: str
-    title: str                  # Part of those of the tests that must notice.
-    file: str
-    before: List[str]
-    after: List[str]
-
-    def tests(self, suite: Suite) -> List[str]:
-        """Returns the tests of 'suite' that must notice."""
-        return [name for name in suite.tests if self.title in name]
-
-    def apply(self, text: str) -> str:
-        """Returns 'text' with the fault."""
-        pattern = r"\s+".join(map(re.escape, " ".join(self.before).split()))
-        n = len(re.findall(pattern, text))
-        if n != 1:
-            raise t.Failure(f"{FAULTS}: '{self.name}' is in {self.file} {n} "
-                            "times instead of once")
-        return re.sub(pattern, lambda _: "\n".join(self.after), text)
-
-
-class Noticed(Exception):
-    """A test has failed."""
-
-
-def read_faults() -> List[Fault]:
-    """Returns the faults in FAULTS."""
-    faults: List[Fault] = []
-    file = ""
-    for line in filter(None, FAULTS.read_text().splitlines()):
-        if line.startswith("== "):
-            file = line[3:]
-        elif line[0] == "-":
-            faults[-1].before.append(line[1:])
-        elif line[0] == "+":
-            faults[-1].after.append(line[1:])
-        elif line[0] != "#":
-            name, _, title = line.partition(" => ")
-            faults.append(Fault(name, title, file, [], []))
-    return faults
-
-
-def build(tree: Path) -> None:
-    done = subprocess.run(
-        [os.environ.get("MAKE", "make"), "-s",
-         f"-j{len(os.sched_getaffinity(0))}", *PROGRAMS], cwd=tree,
-        stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        raise t.Failure(f"{tree} does not build")
+FILE_RE = re.compile(r"^== (.*)\n((?:(?!== ).*\n)*)", re.M)
+FAULT_RE = re.compile(r"^(.+) => (.+)\n((?:-.*\n)+)((?:\+.*\n)*)", re.M)
 
 
 def check(job: Job) -> None:
     tree = job.build / "mutations/ovs"
     suite = Suite(tree)
-    faults = [fault for fault in read_faults() if not job.flags
-              or any(word in fault.name for word in job.flags)]
-    needed: Dict[str, None] = {}
-    for fault in faults:
-        job.add(fault.name, TODO)
-        found = fault.tests(suite)
-        if not found:
-            raise t.Failure(f"{FAULTS}: no test is '{fault.title}'")
-        needed.update(dict.fromkeys(found))
-        path = tree / fault.file
-        fault.apply(path.read_text())
-    build(tree)
+
+    def build() -> None:
+        subprocess.run(["make", "-s", "V=0", f"-j{os.cpu_count()}",
+                        "vswitchd/ovs-vswitchd", "tests/ovstest"],
+                       cwd=tree, stdin=subprocess.DEVNULL, check=True)
+
+    faults = {}
+    needed = set()
+    for file, text in FILE_RE.findall(FAULTS.read_text()):
+        for name, title, before, after in FAULT_RE.findall(text):
+            if job.flags and not any(word in name for word in job.flags):
+                continue
+            job.add(name, TODO)
+            tests = [test for test in suite.tests if title in test]
+            good = (tree / file).read_text()
+            # Blanks stand for any white space.
+            pattern = r"\s+".join(map(re.escape, before[1:].replace(
+                "\n-", "\n").split()))
+            bad, n = re.subn(pattern, lambda _: after[1:-1].replace(
+                "\n+", "\n"), good)
+            if n != 1 or not tests:
+                raise t.Failure(f"{FAULTS}: '{name}' is in {file} {n} times, "
+                                f"{len(tests)} tests are '{title}'")
+            faults[name] = (tree / file, good, bad, tests)
+            needed.update(tests)
+    build()
     failed = [name for name, result in suite.run(needed).items()
               if result.status != PASS]
     if failed:
         raise t.Failure("these fail without a fault: " + ", ".join(failed))
-
-    def on_result(name: str, status: str, _detail: str) -> None:
-        if status == FAIL:
-            raise Noticed(name)
-
-    for fault in faults:
-        path = tree / fault.file
-        text = path.read_text()
-        path.write_text(fault.apply(text))
+    for name, (path, good, bad, tests) in faults.items():
         try:
-            build(tree)
-            suite.run(fault.tests(suite), on_result=on_result)
-            job.add(fault.name, FAIL, "no test has noticed it")
-        except Noticed as noticed:
-            job.add(fault.name, PASS, str(noticed))
+            path.write_text(bad)
+            build()
+            noticed = [test for test, result in suite.run(
+                tests, options=["--errexit"]).items() if result.status == FAIL]
+            job.add(name, *((PASS, noticed[0]) if noticed else
+                            (FAIL, "no test has noticed it")))
         finally:
-            path.write_text(text)
+            path.write_text(good)

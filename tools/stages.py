@@ -20,13 +20,12 @@ class Stage:
     what: str
     # A function, or a program, which writes to the file after --results.
     run: Union[Callable[[Job], Optional[int]], List[str]]
-    # Seconds without the end of a test or output, on a quiet machine, until it
-    # counts as hanging.
-    limit: float
     # "check" and "all" run the stage, "long" does so together with "all".
     runs: str = ""
     required: bool = True       # No test of it may be skipped with --require.
     together: bool = False      # With other such stages before and after it.
+    # Seconds without the end of a test or output until it counts as hanging.
+    limit: float = 600
 
 
 # In the lists below are names of tests, with "*" for any text.
@@ -75,31 +74,30 @@ KERNEL_UPSTREAM = [f"system-traffic.at: {title}" for title in (
 
 STAGES = [
     Stage("tools", "tests of tools/, bench/ and ./bootstrap",
-          ["check-tools"], 60, "check", together=True),
+          ["check-tools"], "check", together=True),
     Stage("suite", "this project's tests in Open vSwitch's main suite, and "
           "those of OVS that the series can affect",
           Tests("testsuite", jobs=JOBS, quick=[OURS, *QUICK],
-                all=[OURS, *FILES]),
-          120, "check", together=True),
+                all=[OURS, *FILES]), "check", together=True),
     Stage("system", "tests with real devices, as root, in namespaces",
           Tests("system-userspace-testsuite", namespaces, upstream=["*"]),
-          120, "check", together=True),
+          "check", together=True),
     Stage("dpdk", "tests with DPDK, as root, on virtual devices and huge "
-          "pages; by default in a build with DPDK",
+          "pages",
           Tests("system-dpdk-testsuite", huge_pages, upstream=["*"]),
-          180, "check"),
+          "check"),
     Stage("kernel", "tests with the kernel datapath, as root, in a virtual "
           "machine",
           Tests("system-kmod-testsuite", virtual_machine, quick=KERNEL,
-                upstream=KERNEL_UPSTREAM), 600, "check"),
+                upstream=KERNEL_UPSTREAM), "check", limit=1800),
     Stage("exporter", "the exporter, with a real Prometheus, and its rules",
-          exporter.check, 240, "all"),
+          exporter.check, "all"),
     Stage("lint", "style and form of everything in the repository",
-          ["lint", "{ovs}"], 180, "all"),
-    Stage("long", "checks that take long and rarely fail",
-          long.check, 1800, "long", required=False),
+          ["lint", "{ovs}"], "all"),
+    *(Stage(name, what, step, "long", required=False, limit=1800)
+      for name, what, step in long.STEPS),
     Stage("upstream", "all of OVS's main suite, patched against stock",
-          upstream, 240, required=False),
-    Stage("mutations", "faults that tests must notice",
-          mutations.check, 600, required=False),
+          upstream, required=False),
+    Stage("mutations", "faults that tests must notice", mutations.check,
+          required=False),
 ]
