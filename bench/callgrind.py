@@ -77,7 +77,8 @@ class CallgrindSwitch(Switch):
                  options: List[str]) -> None:
         super().__init__(
             tree, directory, options=options,
-            wrapper=["valgrind", "--tool=callgrind", "--instr-atstart=no",
+            wrapper=["unshare", "--net",
+                     "valgrind", "--tool=callgrind", "--instr-atstart=no",
                      *(f"--toggle-collect={name}" for name in functions),
                      f"--vgdb-prefix={directory}/vgdb",
                      f"--callgrind-out-file={directory}/profile"])

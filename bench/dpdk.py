@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, Optional
 
 from machine import Cores, Threads
 from switch import Failed, Switch
@@ -17,9 +16,9 @@ class DpdkSwitch(Switch):
     2 MB."""
 
     def __init__(self, tree: Path, directory: Path, cores: Cores,
-                 n_pages: int,
-                 environment: Optional[Dict[str, str]] = None) -> None:
-        super().__init__(tree, directory, environment=environment, nice=-20)
+                 n_pages: int) -> None:
+        super().__init__(tree, directory)
+        self.nice = -20
         self.cores = cores
         self.n_pages = n_pages
 

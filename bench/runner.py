@@ -107,7 +107,4 @@ def run_all(parser: argparse.ArgumentParser, args: argparse.Namespace,
 
 def run_main(main: Callable[[], int]) -> None:
     exit_on_signals()
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main())

@@ -44,11 +44,11 @@ class ScaleSwitch(Switch):
                  n_threads: int) -> None:
         super().__init__(tree, directory, [
             "--enable-dummy", "--disable-system",
-            "--dummy-numa=" + ",".join(["0"] * n_threads)],
-            # As many of malloc's arenas as on a host with a CPU for each of
-            # them: the C library has 8 for each.  If threads share them, the
-            # main thread waits while another one frees.
-            environment={"MALLOC_ARENA_MAX": str(8 * n_threads)})
+            "--dummy-numa=" + ",".join(["0"] * n_threads)])
+        # As many of malloc's arenas as on a host with a CPU for each of them:
+        # the C library has 8 for each.  If threads share them, the main thread
+        # waits while another one frees.
+        self.env["MALLOC_ARENA_MAX"] = str(8 * n_threads)
         self.timeout = 600
         self.start_database()
         self.vsctl("--no-wait", "add-br", "br0", "--", "set", "Bridge", "br0",

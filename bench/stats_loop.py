@@ -72,7 +72,8 @@ class StatsSwitch(Switch):
     """A switch with N_PORTS ports of a kind whose clock is stopped."""
 
     def __init__(self, tree: Path, directory: Path, kind: str) -> None:
-        super().__init__(tree, directory, ["--enable-dummy"], nice=-20)
+        super().__init__(tree, directory, ["--enable-dummy"])
+        self.nice = -20
         self.timeout = 300
         self.kind = kind
 

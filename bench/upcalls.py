@@ -106,12 +106,11 @@ class StormSwitch(DpdkSwitch):
 
     def __init__(self, tree: Path, directory: Path, capture: Path,
                  n_packets: int, cores: Cores) -> None:
+        super().__init__(tree, directory, cores, PAGES_PER_SWITCH)
         # Memory that is freed is kept, so that storms after the first ones
         # don't fault it in again.
-        super().__init__(tree, directory, cores, PAGES_PER_SWITCH,
-                         environment={
-                             "MALLOC_TRIM_THRESHOLD_": str(2 ** 40),
-                             "MALLOC_MMAP_THRESHOLD_": str(2 ** 25)})
+        self.env["MALLOC_TRIM_THRESHOLD_"] = str(2 ** 40)
+        self.env["MALLOC_MMAP_THRESHOLD_"] = str(2 ** 25)
         self.capture = capture
         self.n_packets = n_packets
         self.n_descriptors = 2048               # The default.
@@ -132,7 +131,8 @@ class StormSwitch(DpdkSwitch):
         self.appctl("upcall/set-flow-limit", "200000")
 
     def tsc_hz(self) -> float:
-        match = re.search(r"TSC frequency: (\d+) KHz", self.log.read_text())
+        log = (self.directory / "ovs-vswitchd.log").read_text()
+        match = re.search(r"TSC frequency: (\d+) KHz", log)
         if not match:
             raise Failed("ovs-vswitchd does not tell the frequency of "
                          "the time stamp counter")

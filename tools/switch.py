@@ -17,13 +17,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import (Callable, Dict, Iterable, Iterator, List, NoReturn,
-                    Optional, Sequence, TypeVar)
+from typing import (Callable, Iterable, Iterator, List, Mapping, NoReturn,
+                    Sequence)
 
 PR_SET_PDEATHSIG = 1
 CLONE_NEWNET = 0x40000000
-
-T = TypeVar("T", bound="Switch")
+ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -32,14 +31,16 @@ class Failed(Exception):
     """What runs a switch can't go on; the text says why."""
 
 
-def exit_on_signals(*signals: signal.Signals) -> None:
-    """Has 'signals', or SIGHUP and SIGTERM, end this process as sys.exit()
-    does, so that everything is put away."""
+def exit_on_signals() -> None:
+    """Has the first signal end this process as sys.exit() does, so that
+    everything is put away, and later ones not disturb that."""
     def end(number: int, _frame: object) -> NoReturn:
+        for each in ENDING:
+            signal.signal(each, signal.SIG_IGN)
         sys.exit(128 + number)
 
-    for number in signals or (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, end)
+    for each in ENDING:
+        signal.signal(each, end)
 
 
 def prepare_child(nice: int = 0) -> None:
@@ -64,47 +65,11 @@ def wait_until(condition: Callable[[], bool], what: str,
         time.sleep(interval)
 
 
-# Network namespaces.
-
-@contextlib.contextmanager
-def in_netns(path: str) -> Iterator[None]:
-    """Has this thread in the network namespace of 'path'."""
-    with open("/proc/thread-self/ns/net", "rb") as own, \
-            open(path, "rb") as other:
-        if libc.setns(other.fileno(), CLONE_NEWNET):
-            raise Failed(f"setns: {os.strerror(ctypes.get_errno())}")
-        try:
-            yield
-        finally:
-            libc.setns(own.fileno(), CLONE_NEWNET)
-
-
-def new_netns() -> int:
-    """Makes a network namespace, and returns a file descriptor for it.  The
-    thread stays in its own."""
-    with in_netns("/proc/thread-self/ns/net"):
-        if libc.unshare(CLONE_NEWNET):
-            raise Failed(f"unshare: {os.strerror(ctypes.get_errno())}")
-        return os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-
-
-def disable_ipv6() -> None:
-    """Keeps the devices that are added to this network namespace from sending
-    packets on their own."""
-    for which in "all", "default":
-        path = Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
-        if path.exists():
-            with contextlib.suppress(OSError):
-                path.write_text("1")
-
-
-# Processes.
-
 class Process:
     """A child process that ends with this one.  What it prints goes to the
     file 'output'."""
 
-    def __init__(self, name: str, argv: Sequence[str], env: Dict[str, str],
+    def __init__(self, name: str, argv: Sequence[str], env: Mapping[str, str],
                  output: Path, nice: int = 0) -> None:
         self.name = name
         self.output = output
@@ -137,87 +102,65 @@ class Process:
     def resume(self) -> None:
         self.popen.send_signal(signal.SIGCONT)
 
-    def stop(self, timeout: float = 10) -> None:
+    def stop(self) -> None:
         """Ends the process, one way or the other."""
-        if self.popen.poll() is None:
-            self.resume()
-            self.popen.terminate()
-            try:
-                self.popen.wait(timeout)
-            except subprocess.TimeoutExpired:
-                self.popen.kill()
-        self.popen.wait()
+        self.resume()
+        self.popen.terminate()
+        try:
+            self.popen.wait(10)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            self.popen.wait()
 
 
-class Switch:
+class Switch(contextlib.ExitStack):
     """ovsdb-server and ovs-vswitchd of the built tree 'tree'.
 
     All that they read and write is in 'directory'.  In the environment 'env',
     the tree's programs come first, and talk to this switch.  'options' are
     those of ovs-vswitchd, 'wrapper' is a command that runs it, 'nice' its
-    priority.  Unless 'own_netns' is false, it has a network namespace of its
-    own, so that several can run at a time and none leaves a device behind."""
+    priority.  By default, it has a network namespace of its own, so that
+    several can run at a time and none leaves a device behind."""
+
+    nice = 0
+    timeout = 60                # Of ovs-vsctl and ovs-appctl.
 
     def __init__(self, tree: Path, directory: Path,
                  options: Sequence[str] = (),
-                 wrapper: Sequence[str] = (),
-                 environment: Optional[Dict[str, str]] = None,
-                 nice: int = 0, own_netns: bool = True) -> None:
+                 wrapper: Sequence[str] = ("unshare", "--net")) -> None:
+        super().__init__()
         self.tree = tree
         self.directory = directory
-        self.options = list(options)
-        self.wrapper = [*(["unshare", "--net"] if own_netns else []), *wrapper]
-        self.nice = nice
-        self.timeout = 60
+        self.options = options
+        self.wrapper = wrapper
         self.processes: List[Process] = []
-        self.log = directory / "ovs-vswitchd.log"
-        self.env = {**os.environ, **(environment or {})}
-        for name in ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR",
-                     "OVS_SYSCONFDIR", "RUNTIME_DIRECTORY"):
-            self.env[name] = str(directory)
-        self.env["OVS_PKGDATADIR"] = str(tree / "vswitchd")
-        self.env["PATH"] = ":".join(
-            [str(tree / name) for name in ("utilities", "vswitchd", "ovsdb")]
-            + [os.environ.get("PATH", os.defpath)])
-        self.env["PYTHONPATH"] = str(tree / "python")
-        self.env["PYTHONDONTWRITEBYTECODE"] = "1"
+        self.env = {
+            **os.environ,
+            **dict.fromkeys(("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR",
+                             "OVS_SYSCONFDIR", "RUNTIME_DIRECTORY"),
+                            str(directory)),
+            "OVS_PKGDATADIR": str(tree / "vswitchd"),
+            "PATH": f"{tree}/utilities:{tree}/vswitchd:{tree}/ovsdb:"
+            + os.environ.get("PATH", os.defpath),
+            "PYTHONPATH": str(tree / "python"),
+            "PYTHONDONTWRITEBYTECODE": "1"}
         directory.mkdir(parents=True, exist_ok=True)
 
     def run(self, *command: str) -> str:
         """Runs a command and returns what it prints."""
-        process = subprocess.Popen(
+        done = subprocess.run(
             command, env=self.env, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        try:
-            while True:
-                try:
-                    output, errors = process.communicate(timeout=0.5)
-                    break
-                except subprocess.TimeoutExpired:
-                    self.check()        # It might wait for a daemon.
-        finally:
-            process.kill()
-            process.wait()
-        if process.returncode:
+        if done.returncode:
             self.check()
-            shown = " ".join(command)
-            if len(shown) > 200:
-                shown = shown[:200] + "..."
-            raise Failed(f"{shown}: {errors.strip()}")
-        return output
+            raise Failed(f"{' '.join(command)[:200]}: {done.stderr.strip()}")
+        return done.stdout
 
-    def check(self) -> None:
-        """Raises Failed if one of the daemons has ended."""
+    def check(self) -> bool:
+        """Raises Failed if one of the processes has ended."""
         for process in self.processes:
             process.check()
-
-    def wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        """Returns as soon as 'condition' is true, unless a daemon ends."""
-        def is_true() -> bool:
-            self.check()
-            return condition()
-
-        wait_until(is_true, what)
+        return True
 
     def vsctl(self, *args: str) -> str:
         return self.run("ovs-vsctl", f"--timeout={self.timeout}", *args)
@@ -250,15 +193,26 @@ class Switch:
         path.write_text("".join(f"{flow}\n" for flow in flows))
         self.run("ovs-ofctl", "add-flows", "br0", str(path))
 
-    def in_netns(self) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def in_netns(self) -> Iterator[None]:
         """Has this thread in the network namespace of ovs-vswitchd."""
-        return in_netns(f"/proc/{self.vswitchd.pid}/ns/net")
+        with open("/proc/thread-self/ns/net", "rb") as own, \
+                open(f"/proc/{self.vswitchd.pid}/ns/net", "rb") as other:
+            if libc.setns(other.fileno(), CLONE_NEWNET):
+                raise Failed(f"setns: {os.strerror(ctypes.get_errno())}")
+            try:
+                yield
+            finally:
+                libc.setns(own.fileno(), CLONE_NEWNET)
 
     def ip(self, *lines: str) -> None:
         """Has ip(8) execute 'lines' in the network namespace of ovs-vswitchd,
-        where devices have no IPv6."""
+        where devices have no IPv6, and send nothing on their own."""
         with self.in_netns():
-            disable_ipv6()
+            for which in "all", "default":
+                path = Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
+                with contextlib.suppress(OSError):
+                    path.write_text("1")
             done = subprocess.run(
                 ["ip", "-batch", "-"], input="\n".join(lines) + "\n",
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -273,28 +227,27 @@ class Switch:
             self.run("ovsdb-tool", "create", str(database),
                      str(self.tree / "vswitchd/vswitch.ovsschema"))
         sock.unlink(missing_ok=True)
-        self.start_daemon("ovsdb/ovsdb-server", str(database),
-                          f"--remote=punix:{sock}")
-        self.wait_until(sock.exists, "ovsdb-server")
+        self.spawn("ovsdb-server", self.daemon(
+            "ovsdb/ovsdb-server", str(database), f"--remote=punix:{sock}"))
+        wait_until(lambda: self.check() and sock.exists(), "ovsdb-server")
         self.vsctl("--no-wait", "init")
 
     def start(self) -> None:
         """Starts ovs-vswitchd and waits until it is configured."""
-        self.vswitchd = self.start_daemon(
-            "vswitchd/ovs-vswitchd", *self.options, wrapper=self.wrapper,
-            nice=self.nice)
+        self.vswitchd = self.spawn("ovs-vswitchd", [
+            *self.wrapper, *self.daemon("vswitchd/ovs-vswitchd",
+                                        *self.options)], self.nice)
         # Returns when ovs-vswitchd has taken this change over.
         self.vsctl("set", "Open_vSwitch", ".",
                    f"external_ids:started={self.vswitchd.pid}")
 
-    def start_daemon(self, name: str, *args: str,
-                     wrapper: Sequence[str] = (), nice: int = 0) -> Process:
-        program = self.tree / name
+    def daemon(self, name: str, *args: str) -> List[str]:
+        """Returns the command that runs a daemon of the tree."""
+        program = str(self.tree / name)
         if not os.access(program, os.X_OK):
             raise Failed(f"{program} is missing: build the tree first")
-        return self.spawn(program.name, [
-            *wrapper, str(program), "--pidfile", "--log-file",
-            "-vconsole:off", "-vsyslog:off", *args], nice)
+        return [program, "--pidfile", "--log-file", "-vconsole:off",
+                "-vsyslog:off", *args]
 
     def record(self, path: Path, *options: str) -> Process:
         """Starts 'ovs-cost record'."""
@@ -307,41 +260,28 @@ class Switch:
         if process.popen.wait():
             raise Failed(f"{process.name}: {process.tail()}")
 
-    def spawn(self, name: str, argv: Sequence[str],
-              nice: int = 0) -> Process:
+    def spawn(self, name: str, argv: Sequence[str], nice: int = 0) -> Process:
+        """Starts a process that ends with the switch."""
         process = Process(name, argv, self.env,
                           self.directory / f"{name}.out", nice)
         self.processes.append(process)
+        self.callback(process.stop)
         return process
 
-    def stop(self) -> None:
-        while self.processes:
-            self.processes.pop().stop()
 
-    def __enter__(self: T) -> T:
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        self.stop()
-
-
-def main() -> int:
-    if len(sys.argv) < 3:
-        print("usage: switch.py TREE DIRECTORY [OPTION...]", file=sys.stderr)
-        return 2
+def main() -> None:
+    tree, directory, *options = sys.argv[1:]
     exit_on_signals()
     try:
-        with Switch(Path(sys.argv[1]).resolve(), Path(sys.argv[2]),
-                    sys.argv[3:], own_netns=False) as switch:
+        with Switch(Path(tree).resolve(), Path(directory), options,
+                    wrapper=()) as switch:
             switch.start_database()
             switch.start()
             print(switch.vswitchd.pid, flush=True)
             sys.stdin.read()
     except (Failed, OSError) as e:
-        print(f"switch: {e}", file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(f"switch: {e}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
