@@ -3,9 +3,9 @@
 """Open vSwitch's daemons, run from a built tree, out of the system's sight:
 for the demo, the benchmarks, and the tests of the exporter.
 
-As a program, it runs a switch until standard input ends, and prints the
-process ID of ovs-vswitchd when that has its configuration.  A database that is
-in DIRECTORY is kept."""
+Usage: switch.py TREE DIRECTORY [OPTION...].  Runs a switch until standard
+input ends, and prints the process ID of ovs-vswitchd when that has its
+configuration.  A database that is in DIRECTORY is kept."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from typing import (Callable, Iterable, Iterator, List, Mapping, NoReturn,
 PR_SET_PDEATHSIG = 1
 CLONE_NEWNET = 0x40000000
 ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+
+DAEMON = "--pidfile", "--log-file", "-vconsole:off", "-vsyslog:off"
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -89,11 +91,10 @@ class Process:
                          f"{self.popen.returncode}:\n{self.tail()}")
 
     def tail(self) -> str:
-        """Returns the last lines of what the process has printed and
-        logged."""
+        """Returns the last lines that the process has printed and logged."""
+        paths = self.output, self.output.with_suffix(".log")
         return "\n".join(
-            line for path in (self.output, self.output.with_suffix(".log"))
-            if path.exists()
+            line for path in paths if path.exists()
             for line in path.read_text(errors="replace").splitlines()[-10:])
 
     def pause(self) -> None:
@@ -221,33 +222,26 @@ class Switch(contextlib.ExitStack):
 
     def start_database(self) -> None:
         """Starts ovsdb-server, to configure before ovs-vswitchd starts."""
-        database, sock = (self.directory / name
-                          for name in ("conf.db", "db.sock"))
+        if not os.access(self.tree / "vswitchd/ovs-vswitchd", os.X_OK):
+            raise Failed(f"{self.tree} is not built")
+        database = self.directory / "conf.db"
+        sock = self.directory / "db.sock"
         if not database.exists():
             self.run("ovsdb-tool", "create", str(database),
                      str(self.tree / "vswitchd/vswitch.ovsschema"))
         sock.unlink(missing_ok=True)
-        self.spawn("ovsdb-server", self.daemon(
-            "ovsdb/ovsdb-server", str(database), f"--remote=punix:{sock}"))
+        self.spawn("ovsdb-server", ["ovsdb-server", *DAEMON, str(database),
+                                    f"--remote=punix:{sock}"])
         wait_until(lambda: self.check() and sock.exists(), "ovsdb-server")
         self.vsctl("--no-wait", "init")
 
     def start(self) -> None:
         """Starts ovs-vswitchd and waits until it is configured."""
         self.vswitchd = self.spawn("ovs-vswitchd", [
-            *self.wrapper, *self.daemon("vswitchd/ovs-vswitchd",
-                                        *self.options)], self.nice)
+            *self.wrapper, "ovs-vswitchd", *DAEMON, *self.options], self.nice)
         # Returns when ovs-vswitchd has taken this change over.
         self.vsctl("set", "Open_vSwitch", ".",
                    f"external_ids:started={self.vswitchd.pid}")
-
-    def daemon(self, name: str, *args: str) -> List[str]:
-        """Returns the command that runs a daemon of the tree."""
-        program = str(self.tree / name)
-        if not os.access(program, os.X_OK):
-            raise Failed(f"{program} is missing: build the tree first")
-        return [program, "--pidfile", "--log-file", "-vconsole:off",
-                "-vsyslog:off", *args]
 
     def record(self, path: Path, *options: str) -> Process:
         """Starts 'ovs-cost record'."""
