@@ -169,19 +169,13 @@ class Switch(contextlib.ExitStack):
     def appctl(self, *args: str) -> str:
         return self.run("ovs-appctl", f"--timeout={self.timeout}", *args)
 
-    @property
-    def control(self) -> str:
-        """The control socket of ovs-vswitchd."""
-        return f"{self.directory}/ovs-vswitchd.{self.vswitchd.pid}.ctl"
-
     def add_ports(self, names: Iterable[str], *settings: str) -> None:
         """Adds ports to the bridge br0, with 'settings' of their
         interfaces."""
         words: List[str] = []
         for name in names:
-            words += ["--", "add-port", "br0", name]
-            if settings:
-                words += ["--", "set", "Interface", name, *settings]
+            words += ["--", "add-port", "br0", name,
+                      "--", "set", "Interface", name, *settings]
         self.vsctl(*words[1:])
         errors = self.vsctl("--bare", "--columns=name,error", "find",
                             "Interface", "error!=[]", 'error!=""').split()
@@ -239,6 +233,7 @@ class Switch(contextlib.ExitStack):
         """Starts ovs-vswitchd and waits until it is configured."""
         self.vswitchd = self.spawn("ovs-vswitchd", [
             *self.wrapper, "ovs-vswitchd", *DAEMON, *self.options], self.nice)
+        self.control = f"{self.directory}/ovs-vswitchd.{self.vswitchd.pid}.ctl"
         # Returns when ovs-vswitchd has taken this change over.
         self.vsctl("set", "Open_vSwitch", ".",
                    f"external_ids:started={self.vswitchd.pid}")
