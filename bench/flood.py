@@ -107,10 +107,10 @@ class FloodSwitch(CallgrindSwitch):
 
     def switch_accounting(self, variant: str) -> None:
         self.configure(f"cost-accounting={VARIANTS[variant]}",
-                       f"cost-split-interval-tx={TIMED}")
+                       f"cost-sample-interval-tx={TIMED}")
         for _ in range(TIMED * N_TIMED if self.floods else 0):
             self.flood()
-        self.configure("cost-split-interval-tx=64")
+        self.configure("cost-sample-interval-tx=64")
 
     def wake_up(self) -> None:
         self.appctl("version")

@@ -60,7 +60,7 @@ class Variant(NamedTuple):
     name: str
     patched: bool
     accounting: bool = False
-    split_interval: int = 0             # 0: the default.
+    sample_interval: int = 0             # 0: the default.
 
     def settings(self) -> List[str]:
         if not self.patched:
@@ -68,12 +68,12 @@ class Variant(NamedTuple):
         words = ["--", "set", "Open_vSwitch", ".",
                  "other_config:cost-accounting="
                  + ("true" if self.accounting else "false")]
-        if self.split_interval:
-            words.append("other_config:cost-split-interval="
-                         f"{self.split_interval}")
+        if self.sample_interval:
+            words.append("other_config:cost-sample-interval="
+                         f"{self.sample_interval}")
         else:
             words += ["--", "remove", "Open_vSwitch", ".", "other_config",
-                      "cost-split-interval"]
+                      "cost-sample-interval"]
         return words
 
 
@@ -226,7 +226,7 @@ class StormSwitch(DpdkSwitch):
         if total != (n if variant.accounting else 0):
             raise Failed(f"{variant.name}: {n} upcalls, but "
                          f"accounting has counted {total}")
-        if variant.split_interval == 1 and splits != n:
+        if variant.sample_interval == 1 and splits != n:
             raise Failed(f"{variant.name}: stages of {splits} upcalls "
                          f"instead of {n}")
 

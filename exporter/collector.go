@@ -113,13 +113,10 @@ var (
 		[]string{"target", "ovs_version", "clock"}, nil)
 	descStart = prometheus.NewDesc(namespace+"start_time_seconds",
 		"When the daemon began to count.", []string{"target"}, nil)
-	descDrift = prometheus.NewDesc(namespace+"clock_drift_ratio",
-		"By which part of its speed the daemon's clock for short times is faster than CLOCK_MONOTONIC.",
-		[]string{"target"}, nil)
 	descEnabled = prometheus.NewDesc(namespace+"enabled",
 		"Is accounting on?", []string{"target", "report"}, nil)
-	descInterval = prometheus.NewDesc(namespace+"split_interval",
-		"Of so many events, what is sampled is known of one, on average. 0 while accounting is off.",
+	descInterval = prometheus.NewDesc(namespace+"sample_interval",
+		"On average, one event in this many is sampled. 0 while accounting is off.",
 		[]string{"target", "report"}, nil)
 	descAccounts = prometheus.NewDesc(namespace+"accounts",
 		"Datapaths, ports or others that the sums are of, including deleted ones.",
@@ -136,8 +133,8 @@ var (
 
 	descs = []*prometheus.Desc{descUp, descReportUp, descRefreshes,
 		descFailures, descDuration, descTimestamp, descInfo, descStart,
-		descDrift, descEnabled, descInterval, descAccounts, descOmitted,
-		descFlowLimit, descLimitMoves}
+		descEnabled, descInterval, descAccounts, descOmitted, descFlowLimit,
+		descLimitMoves}
 )
 
 // New returns a Collector.  It connects to nothing before the first scrape.
@@ -436,10 +433,9 @@ func (a *answer) show(show *report.Show) {
 		a.started = true
 		a.gauge(descInfo, 1, clean(show.OVSVersion), clean(show.Clock.Source))
 		a.gauge(descStart, float64(show.StartUS)/1e6)
-		a.gauge(descDrift, show.Clock.DriftPPM/1e6)
 	}
 	a.gauge(descEnabled, boolValue(show.Settings.Enabled), show.Report)
-	a.gauge(descInterval, float64(show.Settings.SplitInterval), show.Report)
+	a.gauge(descInterval, float64(show.Settings.SampleInterval), show.Report)
 
 	omitted := map[string]uint64{}
 	a.sums(show, omitted)

@@ -179,7 +179,7 @@ func (k *kind) sumValues(target string, sum *report.Account) []string {
 	return values
 }
 
-const sampleHelp = " Of a sample only, of one event in ovs_cost_split_interval: the count is not that of events, and its rate not theirs."
+const sampleHelp = " Of a sample only, of one event in ovs_cost_sample_interval: the count is not that of events, and its rate not theirs."
 
 func newFamily(k *kind, l level) *family {
 	labels := []string{"target"}

@@ -21,8 +21,6 @@
 #include <float.h>
 #include <math.h>
 
-#include "cost-memory.h"
-
 /* floor(1e9 * 2**(SUB / 8) * 2**33), the eight edges of a doubling, in
  * nanoseconds, as fixed-point numbers with 33 fractional bits. */
 #define EDGE_0 UINT64_C(0x7735940000000000)
@@ -49,246 +47,162 @@ const uint64_t cost_hist_edges[COST_HIST_N_EDGES] = {
     EDGE_0 >> (33 - COST_HIST_MAX_EXP),
 };
 
-const struct cost_hist_layout cost_hist_exponential = {
-    .edges = cost_hist_edges,
-    .n_edges = COST_HIST_N_EDGES,
-};
-
-/* The window of a histogram that is empty. */
-static struct cost_hist_window no_window;
-
-/* Frees 'window' when no thread can be reading it any more. */
-static void
-window_free(struct cost_hist_window *window)
+/* Returns the number of buckets that a histogram like 'hist' can have. */
+unsigned int
+cost_hist_n_buckets(const struct cost_hist *hist)
 {
-    if (window != &no_window) {
-        ovsrcu_postpone(cost_free, window);
-    }
+    return hist->limit ? hist->limit + 2 : COST_HIST_N_BUCKETS;
 }
 
-/* Makes 'hist' empty. */
-void
-cost_hist_init(struct cost_hist *hist)
+/* Returns the upper edge, inclusive, of 'bucket', which is not the last one,
+ * of 'hist'. */
+uint64_t
+cost_hist_edge(const struct cost_hist *hist, unsigned int bucket)
 {
-    for (size_t i = 0; i < COST_HIST_N_WINDOWS; i++) {
-        ovsrcu_init(&hist->windows[i], &no_window);
-    }
+    return hist->limit ? bucket : cost_hist_edges[bucket];
+}
+
+/* Makes 'hist' empty, without any memory for buckets. */
+void
+cost_hist_init(struct cost_hist *hist, uint16_t limit)
+{
     atomic_init(&hist->sum, 0);
-    atomic_init(&hist->sum_sq_lo, 0);
-    atomic_init(&hist->sum_sq_hi, 0);
     atomic_init(&hist->min, UINT64_MAX);
     atomic_init(&hist->max, 0);
+    hist->buckets = NULL;
+    hist->first = hist->n = 0;
+    hist->limit = limit;
+    hist->wide = false;
 }
 
-/* Frees what 'hist' has, which no thread may be writing any more. */
+/* Extends the range of 'hist', which has no memory yet, so that 'bucket' is in
+ * it.  A linear histogram has all buckets or none. */
 void
-cost_hist_uninit(struct cost_hist *hist)
+cost_hist_extend(struct cost_hist *hist, unsigned int bucket)
 {
-    for (size_t i = 0; i < COST_HIST_N_WINDOWS; i++) {
-        window_free(ovsrcu_get_protected(struct cost_hist_window *,
-                                         &hist->windows[i]));
-    }
-}
+    unsigned int begin = 0, end = cost_hist_n_buckets(hist);
 
-/* Makes windows[idx] of 'hist' wide enough for 'bucket', too, and returns
- * it. */
-struct cost_hist_window *
-cost_hist_widen__(struct cost_hist *hist, size_t idx, unsigned int bucket)
-{
-    struct cost_hist_window *old, *window;
-    unsigned int first = ROUND_DOWN(bucket, COST_HIST_CHUNK);
-    unsigned int end = MIN(first + COST_HIST_CHUNK, COST_HIST_N_BUCKETS);
-
-    old = ovsrcu_get_protected(struct cost_hist_window *,
-                               &hist->windows[idx]);
-    if (old->n) {
-        first = MIN(first, old->first);
-        end = MAX(end, old->first + old->n);
-    }
-
-    window = cost_zalloc(sizeof *window
-                         + (end - first) * sizeof window->buckets[0]);
-    window->first = first;
-    window->n = end - first;
-    for (unsigned int i = 0; i < window->n; i++) {
-        unsigned int old_i = first + i - old->first;
-        uint32_t n = 0;
-
-        if (old_i < old->n) {
-            atomic_read_relaxed(&old->buckets[old_i], &n);
+    if (!hist->limit) {
+        begin = ROUND_DOWN(bucket, COST_HIST_CHUNK);
+        end = MIN(begin + COST_HIST_CHUNK, end);
+        if (hist->n) {
+            begin = MIN(begin, hist->first);
+            end = MAX(end, hist->first + hist->n);
         }
-        atomic_init(&window->buckets[i], n);
     }
-    ovsrcu_set(&hist->windows[idx], window);
-    window_free(old);
-    return window;
+    hist->first = begin;
+    hist->n = end - begin;
 }
 
-/* Counts in 'hist' that 'bucket' has reached 2**32 once more. */
-void
-cost_hist_carry__(struct cost_hist *hist, unsigned int bucket)
+/* Returns how many bytes the buckets of 'hist' take. */
+size_t
+cost_hist_size(const struct cost_hist *hist)
 {
-    cost_hist_increment(hist, COST_HIST_HIGH, bucket);
+    return hist->n * (hist->wide ? sizeof(uint64_t) : sizeof(uint32_t));
 }
 
-/* Returns what bucket 'i' of windows[idx], 'window', stands for. */
-static uint64_t
-window_get(const struct cost_hist_window *window_, size_t idx, size_t i)
+/* Returns the count of 'bucket'. */
+uint64_t
+cost_hist_get(const struct cost_hist *hist, unsigned int bucket)
 {
-    struct cost_hist_window *window = CONST_CAST(struct cost_hist_window *,
-                                                 window_);
+    size_t i = bucket - hist->first;
     uint32_t n;
 
-    atomic_read_relaxed(&window->buckets[i], &n);
-    return (uint64_t) n << (idx == COST_HIST_HIGH ? 32 : 0);
-}
-
-/* Adds 'n' to '*sum', modulo 2**128. */
-static void
-add_u128(ovs_u128 *sum, ovs_u128 n)
-{
-    sum->u64.lo += n.u64.lo;
-    sum->u64.hi += n.u64.hi + (sum->u64.lo < n.u64.lo);
-}
-
-/* Makes 'snap' empty. */
-void
-cost_hist_snapshot_init(struct cost_hist_snapshot *snap,
-                        const struct cost_hist_layout *layout)
-{
-    ovs_assert(layout->n_edges < ARRAY_SIZE(snap->buckets));
-    memset(snap, 0, sizeof *snap);
-    snap->layout = layout;
-    snap->min = UINT64_MAX;
-}
-
-/* Copies 'hist' to 'snap'.  See the thread-safety section in the header for
- * what a thread other than the writer gets. */
-void
-cost_hist_read(const struct cost_hist *hist_, struct cost_hist_snapshot *snap)
-{
-    struct cost_hist *hist = CONST_CAST(struct cost_hist *, hist_);
-
-    cost_hist_snapshot_init(snap, &cost_hist_exponential);
-    atomic_read_relaxed(&hist->sum, &snap->sum);
-    atomic_read_relaxed(&hist->sum_sq_lo, &snap->sum_sq.u64.lo);
-    atomic_read_relaxed(&hist->sum_sq_hi, &snap->sum_sq.u64.hi);
-    atomic_read_relaxed(&hist->min, &snap->min);
-    atomic_read_relaxed(&hist->max, &snap->max);
-    for (size_t idx = 0; idx < COST_HIST_N_WINDOWS; idx++) {
-        const struct cost_hist_window *window
-            = ovsrcu_get(struct cost_hist_window *, &hist->windows[idx]);
-
-        for (size_t i = 0; i < window->n; i++) {
-            uint64_t n = window_get(window, idx, i);
-
-            snap->buckets[window->first + i] += n;
-            snap->count += n;
-        }
-    }
-}
-
-/* Stores in '*count' and '*sum' how many durations 'hist' has, and what they
- * add up to: what cost_hist_read() does, without the rest. */
-void
-cost_hist_read_sum(const struct cost_hist *hist_, uint64_t *count,
-                   uint64_t *sum)
-{
-    struct cost_hist *hist = CONST_CAST(struct cost_hist *, hist_);
-
-    *count = 0;
-    atomic_read_relaxed(&hist->sum, sum);
-    for (size_t idx = 0; idx < COST_HIST_N_WINDOWS; idx++) {
-        const struct cost_hist_window *window
-            = ovsrcu_get(struct cost_hist_window *, &hist->windows[idx]);
-
-        for (size_t i = 0; i < window->n; i++) {
-            *count += window_get(window, idx, i);
-        }
-    }
-}
-
-/* Returns the bucket of 'snap' that 'number', in ns if it is of durations,
- * falls into. */
-size_t
-cost_hist_snapshot_bucket(const struct cost_hist_snapshot *snap,
-                          uint64_t number)
-{
-    return (snap->layout->linear
-            ? MIN(number, snap->layout->n_edges)
-            : cost_hist_bucket(number));
-}
-
-/* Records 'n' times 'number', in ns if 'snap' is of durations. */
-void
-cost_hist_snapshot_add(struct cost_hist_snapshot *snap, uint64_t number,
-                       uint64_t n)
-{
-    ovs_u128 sq = cost_hist_square(number);
-
-    if (!n) {
-        return;
-    }
-    snap->count += n;
-    snap->sum += n * number;
-    for (uint64_t left = n; left; left >>= 1) {
-        if (left & 1) {
-            add_u128(&snap->sum_sq, sq);
-        }
-        add_u128(&sq, sq);
-    }
-    snap->min = MIN(snap->min, number);
-    snap->max = MAX(snap->max, number);
-    snap->buckets[cost_hist_snapshot_bucket(snap, number)] += n;
-}
-
-/* Adds 'src' to 'dst', which must have the same layout.  Merging is
- * associative and commutative. */
-void
-cost_hist_snapshot_merge(struct cost_hist_snapshot *dst,
-                         const struct cost_hist_snapshot *src)
-{
-    size_t last;
-
-    ovs_assert(dst->layout == src->layout);
-    if (!src->count) {
-        return;
-    }
-
-    dst->count += src->count;
-    dst->sum += src->sum;
-    add_u128(&dst->sum_sq, src->sum_sq);
-    dst->min = MIN(dst->min, src->min);
-    dst->max = MAX(dst->max, src->max);
-    last = cost_hist_snapshot_bucket(src, src->max);
-    for (size_t i = cost_hist_snapshot_bucket(src, src->min); i <= last; i++) {
-        dst->buckets[i] += src->buckets[i];
-    }
-}
-
-/* Returns the mean of the durations in 'snap', or 0 if there are none. */
-double
-cost_hist_snapshot_mean(const struct cost_hist_snapshot *snap)
-{
-    return snap->count ? (double) snap->sum / snap->count : 0;
-}
-
-/* Returns the standard deviation of the durations in 'snap' around their mean
- * (that of a whole population, not the estimate from a sample), or 0 if there
- * are none. */
-double
-cost_hist_snapshot_stddev(const struct cost_hist_snapshot *snap)
-{
-    if (!snap->count) {
+    if (!cost_hist_has(hist, bucket)) {
         return 0;
+    } else if (hist->wide) {
+        return cost_load((atomic_uint64_t *) hist->buckets + i);
     }
+    atomic_read_relaxed((atomic_uint32_t *) hist->buckets + i, &n);
+    return n;
+}
 
-    long double sum_sq = (ldexpl(snap->sum_sq.u64.hi, 64)
-                          + snap->sum_sq.u64.lo);
-    long double mean = (long double) snap->sum / snap->count;
-    long double variance = sum_sq / snap->count - mean * mean;
+/* Adds 'n' to 'bucket', for which 'hist' has memory. */
+static void
+add_to_bucket(struct cost_hist *hist, unsigned int bucket, uint64_t n)
+{
+    uint64_t sum = cost_hist_get(hist, bucket) + n;
+    size_t i = bucket - hist->first;
 
-    return variance > 0 ? sqrt(variance) : 0;
+    if (hist->wide) {
+        cost_store((atomic_uint64_t *) hist->buckets + i, sum);
+    } else {
+        atomic_store_relaxed((atomic_uint32_t *) hist->buckets + i,
+                             (uint32_t) sum);
+    }
+}
+
+static void
+add_extremes(struct cost_hist *hist, uint64_t min, uint64_t max)
+{
+    cost_store(&hist->min, MIN(cost_load(&hist->min), min));
+    cost_store(&hist->max, MAX(cost_load(&hist->max), max));
+}
+
+/* Adds 'src' to 'dst', which has memory for all buckets that 'src' has. */
+void
+cost_hist_add(struct cost_hist *dst, const struct cost_hist *src)
+{
+    cost_increase(&dst->sum, cost_load(&src->sum));
+    add_extremes(dst, cost_load(&src->min), cost_load(&src->max));
+    for (unsigned int i = 0; i < src->n; i++) {
+        uint64_t n = cost_hist_get(src, src->first + i);
+
+        if (n) {
+            add_to_bucket(dst, src->first + i, n);
+        }
+    }
+}
+
+/* Counts 'n' times 'number', for which 'hist' has memory. */
+void
+cost_hist_add_number(struct cost_hist *hist, uint64_t number, uint64_t n)
+{
+    if (n) {
+        cost_increase(&hist->sum, number * n);
+        add_extremes(hist, number, number);
+        add_to_bucket(hist, cost_hist_bucket_of(hist, number), n);
+    }
+}
+
+uint64_t
+cost_hist_count(const struct cost_hist *hist)
+{
+    uint64_t count = 0;
+
+    for (unsigned int i = 0; i < hist->n; i++) {
+        count += cost_hist_get(hist, hist->first + i);
+    }
+    return count;
+}
+
+uint64_t
+cost_hist_sum(const struct cost_hist *hist)
+{
+    return cost_load(&hist->sum);
+}
+
+/* Returns the minimum of 'hist', UINT64_MAX if it is empty. */
+uint64_t
+cost_hist_min(const struct cost_hist *hist)
+{
+    return cost_load(&hist->min);
+}
+
+uint64_t
+cost_hist_max(const struct cost_hist *hist)
+{
+    return cost_load(&hist->max);
+}
+
+/* Returns the mean of 'hist', or 0 if it is empty. */
+double
+cost_hist_mean(const struct cost_hist *hist)
+{
+    uint64_t count = cost_hist_count(hist);
+    double sum = cost_hist_sum(hist);
+
+    return count ? sum / count : 0;
 }
 
 /* Returns the duration that a duration in bucket 'b' is taken for: the
@@ -306,62 +220,43 @@ bucket_representative(unsigned int b)
     return MIN(MAX(mid, lower), upper);
 }
 
-/* Returns the bucket of 'snap', which is not empty, that has the duration that
- * 'percent' percent of the durations do not exceed, by the nearest-rank
- * method.  If that is the longest of them, returns the last one. */
-static unsigned int
-percentile_bucket(const struct cost_hist_snapshot *snap, double percent)
+/* Returns a duration that 'percent' percent of those in 'hist' do not exceed,
+ * 0 < percent <= 100, by the nearest-rank method, or 0 if there are none.  It
+ * is off by at most 4.5%, and never outside of minimum and maximum.
+ *
+ * If 'number', 'hist' is of whole numbers: returns the highest number in the
+ * bucket, so that the result is exact if 'hist' is linear, and up to 11, and
+ * otherwise too high by at most 9.1%. */
+double
+cost_hist_percentile(const struct cost_hist *hist, double percent,
+                     bool number)
 {
+    uint64_t count = cost_hist_count(hist);
+    uint64_t max = cost_hist_max(hist);
     uint64_t rank, seen = 0;
-    unsigned int b;
+    unsigned int b, end;
+    double value;
+
+    if (!count) {
+        return 0;
+    }
 
     /* 'percent' and 99.9 / 100 are not exact in binary: without the correction
      * the product can be a hair above a whole number. */
-    rank = ceil(percent / 100 * snap->count * (1 - 4 * DBL_EPSILON));
-    if (rank >= snap->count) {
-        return snap->layout->n_edges;
+    rank = ceil(percent / 100 * count * (1 - 4 * DBL_EPSILON));
+    if (rank >= count) {
+        return max;
     }
-    for (b = cost_hist_snapshot_bucket(snap, snap->min);
-         b < snap->layout->n_edges; b++) {
-        seen += snap->buckets[b];
+    end = hist->first + hist->n;
+    for (b = hist->first; b < end; b++) {
+        seen += cost_hist_get(hist, b);
         if (seen >= MAX(rank, 1)) {
             break;
         }
     }
-    return b;
-}
-
-/* Returns a duration that 'percent' percent of the durations in 'snap' do not
- * exceed, 0 < percent <= 100, by the nearest-rank method, or 0 if there are
- * none.  The result is off by at most 4.5%, and never outside of minimum and
- * maximum. */
-double
-cost_hist_snapshot_percentile(const struct cost_hist_snapshot *snap,
-                              double percent)
-{
-    unsigned int b = snap->count ? percentile_bucket(snap, percent) : 0;
-
-    if (b == 0) {
-        return 0;
-    } else if (b == snap->layout->n_edges) {
-        return snap->max;
-    } else {
-        double value = bucket_representative(b);
-
-        return MIN(MAX(value, snap->min), snap->max);
+    if (b == 0 || b + 1 >= cost_hist_n_buckets(hist)) {
+        return b ? max : 0;
     }
-}
-
-/* Does the same for a histogram of whole numbers, such as flows in a round:
- * returns the highest number in the bucket, so that the result is exact in a
- * linear layout and up to 11, and otherwise too high by at most 9.1%. */
-uint64_t
-cost_hist_snapshot_percentile_number(const struct cost_hist_snapshot *snap,
-                                     double percent)
-{
-    unsigned int b = snap->count ? percentile_bucket(snap, percent) : 0;
-
-    return (b == 0 ? 0
-            : b == snap->layout->n_edges ? snap->max
-            : MIN(snap->layout->edges[b], snap->max));
+    value = number ? cost_hist_edge(hist, b) : bucket_representative(b);
+    return MIN(MAX(value, cost_hist_min(hist)), max);
 }

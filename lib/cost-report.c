@@ -22,6 +22,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "cost-clock.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
 #include "timeval.h"
@@ -45,14 +46,19 @@ static const struct {
 #define DEFAULT_ACCOUNTS 20             /* -n */
 #define DEFAULT_SLOWEST 5
 
+/* An account of which a thread does not end recording an event is tried again
+ * after a while, this often in a reply, until it is named as missing. */
+#define RETRY_NS 10000000
+#define MAX_RETRIES 50
+
 /* A command for the worker. */
 struct request {
     const struct cost_report *report;   /* Or NULL for those in 'reports'. */
     const struct cost_report **reports; /* Of cost/show. */
     size_t n_reports;
+    bool slowest;                       /* PREFIX/cost-slowest? */
     bool histograms;                    /* -hist */
     bool threads;                       /* -thread */
-    bool brief;                         /* -brief */
     size_t class;                       /* -class */
     size_t n_accounts;                  /* -n, or SIZE_MAX for all. */
     size_t n_skip;                      /* -skip */
@@ -63,7 +69,8 @@ struct request {
 /* When this process began to account. */
 static long long int start_us;
 
-/* All that have been registered.  Used by the main thread only. */
+/* All that have been registered.  Used by the main thread only, and by the
+ * worker once they are. */
 static const struct cost_report **reports;
 static size_t n_reports;
 
@@ -153,21 +160,13 @@ put_plural(struct ds *s, uint64_t n, const char *noun)
     ds_put_format(s, " %s%s", noun, n == 1 ? "" : "s");
 }
 
-/* What a stage's histogram is of: times, which are shown in us, or numbers,
- * such as packets in a burst. */
-static bool
-stage_is_number(const struct cost_kind *kind, size_t stage)
-{
-    return kind->values & (1u << stage);
-}
-
 /* Appends a cell with 'value', ns or a number, of what 'stage' of 'kind'
  * is. */
 static void
 put_stage_cell(struct ds *s, int width, const struct cost_kind *kind,
                size_t stage, uint64_t value)
 {
-    if (stage_is_number(kind, stage)) {
+    if (cost_stage_is_number(kind, stage)) {
         put_count_cell(s, width, value);
     } else {
         put_us_cell(s, width, value);
@@ -187,24 +186,48 @@ stage_width(const struct cost_kind *kind, size_t stage, uint64_t max)
     return width;
 }
 
+/* Returns the name of 'class' of 'kind', which the caller must free. */
+static char *
+class_name(const struct cost_kind *kind, size_t class)
+{
+    struct ds s = DS_EMPTY_INITIALIZER;
+
+    kind->format_class(class, &s);
+    return ds_steal_cstr(&s);
+}
+
+/* Returns the number of events in 'block' that were lost. */
+static uint64_t
+n_lost(const struct cost_block *block)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < block->kind->n_counters; i++) {
+        if (block->kind->counters[i].flags & COST_LOST) {
+            n += cost_block_counter(block, i);
+        }
+    }
+    return n;
+}
+
 /* Appends the bars of 'hist', what 'stage' of events of 'kind' took, to 's': a
  * line for each bucket, or for each two, four or eight of them, so that there
  * are not too many lines. */
 static void
 put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
-         const struct cost_hist_snapshot *hist)
+         const struct cost_hist *hist)
 {
     enum { MAX_LINES = 24, MAX_BAR = 40 };
-    const struct cost_hist_layout *layout = hist->layout;
+    size_t n_edges = cost_hist_n_buckets(hist) - 1;
     size_t first, last, step;
     uint64_t max = 0;
     int width;
 
-    if (!hist->count) {
+    if (!cost_hist_count(hist)) {
         return;
     }
-    first = cost_hist_snapshot_bucket(hist, hist->min);
-    last = cost_hist_snapshot_bucket(hist, hist->max);
+    first = cost_hist_bucket_of(hist, cost_hist_min(hist));
+    last = cost_hist_bucket_of(hist, cost_hist_max(hist));
     for (step = 1; step < 8 && (last - first) / step >= MAX_LINES;) {
         step *= 2;
     }
@@ -213,25 +236,25 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
     if (first) {
         first = ROUND_DOWN(first - 1, step) + 1;
     }
-    width = stage_width(kind, stage, layout->edges[MIN(last + step,
-                                                       layout->n_edges) - 1]);
+    width = stage_width(kind, stage,
+                        cost_hist_edge(hist, MIN(last + step, n_edges) - 1));
 
     for (int pass = 0; pass < 2; pass++) {
         if (pass == 1) {
             double unit = max > MAX_BAR ? (double) max / MAX_BAR : 1;
 
             ds_put_format(s, "  %s%s, each # is %.*f %s%s\n",
-                          kind->stages[stage],
-                          stage_is_number(kind, stage) ? "" : " (us)",
-                          unit > 1 ? 1 : 0, unit, kind->name,
+                          kind->stages[stage].name,
+                          cost_stage_is_number(kind, stage) ? "" : " (us)",
+                          unit > 1 ? 1 : 0, unit, kind->event,
                           unit > 1 ? "s" : "");
         }
         for (size_t b = first; b <= last;) {
             size_t end = b == 0 ? 1 : b + step;
             uint64_t n = 0;
 
-            for (size_t i = b; i < MIN(end, layout->n_edges + 1); i++) {
-                n += hist->buckets[i];
+            for (size_t i = b; i < MIN(end, n_edges + 1); i++) {
+                n += cost_hist_get(hist, i);
             }
             if (pass == 0) {
                 max = MAX(max, n);
@@ -239,15 +262,9 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
                 size_t len = (max <= MAX_BAR ? n
                               : DIV_ROUND_UP(n * MAX_BAR, max));
 
-                if (end <= layout->n_edges) {
-                    ds_put_cstr(s, "   <=");
-                    put_stage_cell(s, width, kind, stage,
-                                   layout->edges[end - 1]);
-                } else {
-                    ds_put_cstr(s, "    >");
-                    put_stage_cell(s, width, kind, stage,
-                                   layout->edges[layout->n_edges - 1]);
-                }
+                ds_put_cstr(s, end <= n_edges ? "   <=" : "    >");
+                put_stage_cell(s, width, kind, stage,
+                               cost_hist_edge(hist, MIN(end, n_edges) - 1));
                 put_count_cell(s, 11, n);
                 ds_put_char(s, ' ');
                 ds_put_char_multiple(s, '#', len);
@@ -259,22 +276,24 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
     }
 }
 
-/* Appends the table of those stages of 'snap' that are numbers, or of those
+/* Appends the table of those stages of 'block' that are numbers, or of those
  * that are times, to 's'. */
 static void
-put_table(struct ds *s, const struct cost_snapshot *snap,
-          const struct request *request, bool numbers)
+put_table(struct ds *s, const struct cost_block *block, bool numbers)
 {
-    const struct cost_kind *kind = snap->kind;
+    const struct cost_kind *kind = block->kind;
     int width = MIN_WIDTH;
+    bool any = false;
 
-    for (size_t stage = 0; stage < kind->n_stages; stage++) {
-        if (stage_is_number(kind, stage) == numbers) {
-            struct cost_hist_snapshot hist;
-
-            cost_snapshot_stage(snap, request->class, stage, &hist);
-            width = MAX(width, stage_width(kind, stage, hist.max));
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        if (cost_stage_is_number(kind, i) == numbers) {
+            width = MAX(width, stage_width(kind, i,
+                                           cost_hist_max(&block->hists[i])));
+            any = true;
         }
+    }
+    if (!any) {
+        return;
     }
     ds_put_format(s, "  %-10s %11s %*s", numbers ? "number" : "stage (us)",
                   "count", width, "mean");
@@ -283,802 +302,546 @@ put_table(struct ds *s, const struct cost_snapshot *snap,
     }
     ds_put_format(s, " %*s\n", width, "max");
 
-    for (size_t stage = 0; stage < kind->n_stages; stage++) {
-        int name_width = MAX(10, strlen(kind->stages[stage]));
-        struct cost_hist_snapshot hist;
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        const struct cost_column *stage = &kind->stages[i];
+        const struct cost_hist *hist = &block->hists[i];
+        uint64_t count = cost_hist_count(hist);
 
-        if (stage_is_number(kind, stage) != numbers) {
+        if (cost_stage_is_number(kind, i) != numbers
+            || (!count && stage->flags & COST_OPTIONAL)) {
             continue;
         }
-        cost_snapshot_stage(snap, request->class, stage, &hist);
-        if (!hist.count && kind->optional & (1u << stage)) {
-            continue;
-        }
-        ds_put_format(s, "  %-10s", kind->stages[stage]);
-        put_count_cell(s, 21 - name_width, hist.count);
-        put_us_cell(s, width, (cost_hist_snapshot_mean(&hist)
-                               * (numbers ? 1000 : 1)));
-        for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
-            double percent = percentiles[i].percent;
+        ds_put_format(s, "  %-10s", stage->name);
+        put_count_cell(s, 21 - MAX(10, strlen(stage->name)), count);
+        put_us_cell(s, width, cost_hist_mean(hist) * (numbers ? 1000 : 1));
+        for (size_t j = 0; j < ARRAY_SIZE(percentiles); j++) {
+            double value = cost_hist_percentile(hist, percentiles[j].percent,
+                                                numbers);
 
             if (numbers) {
-                put_count_cell(s, width, cost_hist_snapshot_percentile_number(
-                                   &hist, percent));
+                put_count_cell(s, width, value);
             } else {
-                put_us_cell(s, width,
-                            cost_hist_snapshot_percentile(&hist, percent));
+                put_us_cell(s, width, value);
             }
         }
-        put_stage_cell(s, width, kind, stage, hist.max);
+        put_stage_cell(s, width, kind, i, cost_hist_max(hist));
         ds_put_char(s, '\n');
     }
 }
 
-/* Appends what is known of the stages of 'snap' to 's'. */
+/* Appends the groups of counters of 'block' to 's'. */
 static void
-put_stages(struct ds *s, const struct cost_report *report,
-           const struct cost_snapshot *snap,
-           const struct request *request)
+put_counters(struct ds *s, const struct cost_block *block)
 {
-    const struct cost_kind *kind = snap->kind;
+    const struct cost_kind *kind = block->kind;
 
-    put_table(s, snap, request, false);
-    if (kind->values) {
-        put_table(s, snap, request, true);
-    }
-    if (report->format_derived) {
-        report->format_derived(snap, request->class, s);
-    }
-    for (size_t i = 0; request->histograms && i < kind->n_stages; i++) {
-        struct cost_hist_snapshot hist;
+    for (size_t first = 0, end; first < kind->n_counters; first = end) {
+        const char *group = kind->counters[first].unit;
+        uint64_t sum = 0;
 
-        cost_snapshot_stage(snap, request->class, i, &hist);
-        put_bars(s, kind, i, &hist);
-    }
-}
-
-/* Returns the sum of the group's counters in 'snap'. */
-static uint64_t
-group_sum(const struct cost_snapshot *snap, size_t class,
-          const struct cost_counter_group *group)
-{
-    uint64_t n = 0;
-
-    for (size_t i = group->first; i < group->end; i++) {
-        n += cost_snapshot_counter(snap, class, i);
-    }
-    return n;
-}
-
-static void
-put_groups(struct ds *s, const struct cost_report *report,
-           const struct cost_snapshot *snap, size_t class)
-{
-    for (size_t i = 0; i < report->n_groups; i++) {
-        const struct cost_counter_group *group = &report->groups[i];
-        uint64_t sum = group_sum(snap, class, group);
-
-        if (sum) {
-            ds_put_format(s, "  %s:", group->name);
-            for (size_t j = group->first; j < group->end; j++) {
-                uint64_t n = cost_snapshot_counter(snap, class, j);
-
-                if (n) {
-                    put_share(s, snap->kind->counters[j], n, sum);
-                }
+        for (end = first; (end < kind->n_counters
+                           && !strcmp(kind->counters[end].unit, group));
+             end++) {
+            if (!(kind->counters[end].flags & COST_HIDDEN)) {
+                sum += cost_block_counter(block, end);
             }
-            ds_put_char(s, '\n');
         }
+        if (!sum) {
+            continue;
+        }
+        ds_put_format(s, "  %s:", group);
+        for (size_t i = first; i < end; i++) {
+            uint64_t n = cost_block_counter(block, i);
+
+            if (n && !(kind->counters[i].flags & COST_HIDDEN)) {
+                put_share(s, kind->counters[i].name, n, sum);
+            }
+        }
+        ds_put_char(s, '\n');
     }
 }
 
+/* Appends to 's' how many events of 'block' were lost, if any can be. */
 static void
-put_classes(struct ds *s, const struct cost_snapshot *snap)
+put_lost(struct ds *s, const struct cost_block *block)
 {
-    uint64_t total = cost_snapshot_count(snap, COST_ALL_CLASSES);
-
-    if (!total) {
-        return;
-    }
-    ds_put_cstr(s, "  class:");
-    for (size_t i = 0; i < snap->kind->n_classes; i++) {
-        uint64_t n = cost_snapshot_count(snap, i);
-
-        if (n) {
-            struct ds name = DS_EMPTY_INITIALIZER;
-
-            snap->kind->format_class(i, &name);
-            put_share(s, ds_cstr(&name), n, total);
-            ds_destroy(&name);
-        }
-    }
-    ds_put_char(s, '\n');
-}
-
-static void
-put_threads(struct ds *s, const struct cost_account_snapshot *account,
-            size_t class, uint64_t total)
-{
-    ds_put_cstr(s, "  thread:");
-    for (size_t i = 0; i < account->n_threads; i++) {
-        uint64_t n = cost_snapshot_count(&account->threads[i], class);
-
-        if (n) {
-            put_share(s, account->threads[i].thread, n, total);
-        }
-    }
-    ds_put_char(s, '\n');
-}
-
-/* Returns the number of events of 'class', or all, in 'snap' that were
- * lost. */
-static uint64_t
-n_lost(const struct cost_report *report, const struct cost_snapshot *snap,
-       size_t class)
-{
-    uint64_t n = 0;
-
-    for (size_t i = 0; i < report->n_groups; i++) {
-        if (report->groups[i].lost) {
-            n += group_sum(snap, class, &report->groups[i]);
-        }
-    }
-    return n;
-}
-
-/* Appends to 's' how many events of 'class', or of all, in 'snap' were lost,
- * if any can be. */
-static void
-put_lost(struct ds *s, const struct cost_report *report,
-         const struct cost_snapshot *snap, size_t class)
-{
-    for (size_t i = 0; i < report->n_groups; i++) {
-        if (report->groups[i].lost) {
+    for (size_t i = 0; i < block->kind->n_counters; i++) {
+        if (block->kind->counters[i].flags & COST_LOST) {
             ds_put_cstr(s, ", ");
-            put_count(s, n_lost(report, snap, class));
+            put_count(s, n_lost(block));
             ds_put_cstr(s, " lost");
             return;
         }
     }
 }
 
-/* Returns true if 'stage' of an event of 'kind' is only known of those that
- * are split. */
-static bool
-stage_is_sampled(const struct cost_kind *kind, size_t stage)
+/* Appends to 's' the classes of 'book'. */
+static void
+put_classes(struct ds *s, const struct cost_book *book)
 {
-    return (kind->n_tally_rows ? stage != kind->tally_stage
-            : !kind->always_split && stage != kind->n_stages - 1);
+    uint64_t total = cost_book_events(book, COST_ALL_CLASSES);
+
+    if (!total) {
+        return;
+    }
+    ds_put_cstr(s, "  class:");
+    for (size_t i = 0; i < book->kind->n_classes; i++) {
+        uint64_t n = cost_book_events(book, i);
+
+        if (n) {
+            char *name = class_name(book->kind, i);
+
+            put_share(s, name, n, total);
+            free(name);
+        }
+    }
+    ds_put_char(s, '\n');
 }
 
 /* Appends to 's' the line that says how events of 'kind' are accounted for. */
 static void
 put_settings(struct ds *s, const struct cost_kind *kind)
 {
-    uint32_t interval = cost_split_interval(kind->config);
+    uint32_t interval = cost_sample_interval(kind->config);
 
-    ds_put_format(s, "  accounting %s, clock ", interval ? "on" : "off");
-    cost_clock_format(s);
-    if (interval == 1 || (interval && kind->always_split)) {
+    ds_put_format(s, "  accounting %s, clock %s", interval ? "on" : "off",
+                  cost_clock_name());
+    if (interval == 1 || (interval && kind->exact)) {
         ds_put_cstr(s, ", counts and times exact");
     } else if (interval) {
         ds_put_format(s, ", counts %sexact, %s of 1 in %"PRIu32" %ss",
-                      kind->n_tally_rows ? "" : "and totals ",
-                      kind->n_tally_rows ? "times" : "stages",
-                      interval, kind->name);
+                      kind->n_rows ? "" : "and totals ",
+                      kind->n_rows ? "times" : "stages", interval,
+                      kind->event);
     }
     ds_put_char(s, '\n');
+}
+
+/* Appends to 's' the numbers of 'book', which 'block' is the sum of, as far as
+ * 'request' wants them. */
+static void
+put_book(struct ds *s, const struct cost_report *report,
+         const struct request *request, const struct cost_book *book,
+         const struct cost_block *block)
+{
+    const struct cost_kind *kind = book->kind;
+
+    put_table(s, block, false);
+    put_table(s, block, true);
+    if (report->format_derived) {
+        report->format_derived(block, book->name, s);
+    }
+    for (size_t i = 0; request->histograms && i < kind->n_stages; i++) {
+        put_bars(s, kind, i, &block->hists[i]);
+    }
+    if (request->class == COST_ALL_CLASSES) {
+        put_classes(s, book);
+    }
+    put_counters(s, block);
 }
 
 /* Appends 'account' to 's'. */
 static void
 put_account(struct ds *s, const struct cost_report *report,
-            const struct request *request,
-            const struct cost_account_snapshot *account)
+            const struct request *request, const struct cost_reading *account)
 {
-    uint64_t total = cost_snapshot_count(&account->total, request->class);
+    struct cost_block *block = cost_book_sum(&account->total, request->class);
+    uint64_t total = cost_block_events(block);
 
     ds_put_format(s, "%s: ", account->name);
-    put_plural(s, total, account->kind->name);
+    put_plural(s, total, account->kind->event);
     if (request->class != COST_ALL_CLASSES) {
         ds_put_cstr(s, " of class ");
         account->kind->format_class(request->class, s);
     }
     ds_put_format(s, " in %.1f s", account->elapsed_ms / 1000.0);
-    put_lost(s, report, &account->total, request->class);
+    put_lost(s, block);
     ds_put_char(s, '\n');
     put_settings(s, account->kind);
-
-    if (cost_snapshot_is_empty(&account->total)) {
+    if (cost_book_is_empty(&account->total)) {
+        cost_block_destroy(block);
         return;
     }
 
-    put_stages(s, report, &account->total, request);
-    if (request->class == COST_ALL_CLASSES) {
-        put_classes(s, &account->total);
-    }
-    put_groups(s, report, &account->total, request->class);
-
+    put_book(s, report, request, &account->total, block);
+    cost_block_destroy(block);
     if (total) {
-        put_threads(s, account, request->class, total);
+        ds_put_cstr(s, "  thread:");
+        for (size_t i = 0; i < account->n_threads; i++) {
+            const struct cost_book *thread = &account->threads[i];
+            uint64_t n = cost_book_events(thread, request->class);
+
+            if (n) {
+                put_share(s, thread->name, n, total);
+            }
+        }
+        ds_put_char(s, '\n');
     }
     for (size_t i = 0; request->threads && i < account->n_threads; i++) {
-        const struct cost_snapshot *thread = &account->threads[i];
-        uint64_t n = cost_snapshot_count(thread, request->class);
+        const struct cost_book *thread = &account->threads[i];
 
-        if (!n && !n_lost(report, thread, request->class)) {
-            continue;
+        block = cost_book_sum(thread, request->class);
+        if (cost_block_events(block) || n_lost(block)) {
+            ds_put_format(s, "%s, thread %s: ", account->name, thread->name);
+            put_plural(s, cost_block_events(block), account->kind->event);
+            put_lost(s, block);
+            ds_put_char(s, '\n');
+            put_book(s, report, request, thread, block);
         }
-        ds_put_format(s, "%s, thread %s: ", account->name, thread->thread);
-        put_plural(s, n, account->kind->name);
-        put_lost(s, report, thread, request->class);
-        ds_put_char(s, '\n');
-        put_stages(s, report, thread, request);
-        if (request->class == COST_ALL_CLASSES) {
-            put_classes(s, thread);
-        }
-        put_groups(s, report, thread, request->class);
+        cost_block_destroy(block);
     }
 }
 
-/* Appends to 's' what there was of accounts that are deleted. */
+/* Appends the slowest events of 'account' to 's'. */
 static void
-put_deleted(struct ds *s, const struct cost_report *report,
-            const struct request *request, const struct cost_sum *deleted)
+put_slowest(struct ds *s, const struct cost_report *report,
+            const struct request *request, const struct cost_reading *account)
 {
-    if (cost_snapshot_is_empty(&deleted->total)) {
-        return;
+    size_t n = MIN(request->n_slowest, account->total.n_slowest);
+    const struct cost_kind *kind = account->kind;
+
+    ds_put_format(s, "%s: slowest %"PRIuSIZE" of ", account->name, n);
+    put_plural(s, cost_book_events(&account->total, COST_ALL_CLASSES),
+               kind->event);
+    ds_put_format(s, " in %.1f s\n", account->elapsed_ms / 1000.0);
+    for (size_t i = 0; i < n; i++) {
+        const struct cost_slow *slow = &account->total.slowest[i];
+        char *when = xastrftime_msec("%Y-%m-%d %H:%M:%S.###Z",
+                                     slow->entry.when_us / 1000, true);
+        bool split = false;
+
+        ds_put_format(s, "%3"PRIuSIZE". ", i + 1);
+        put_us(s, slow->total_ns);
+        ds_put_cstr(s, " us");
+        if (slow->entry.excluded_ns) {
+            ds_put_cstr(s, ", without ");
+            put_us(s, slow->entry.excluded_ns);
+            ds_put_cstr(s, " us of events within it,");
+        }
+        ds_put_format(s, " at %s, thread %s, class ", when, slow->thread);
+        kind->format_class(slow->entry.class, s);
+        ds_put_cstr(s, ", ");
+        report->format_details(account->name, slow->details, s);
+        ds_put_cstr(s, "\n    ");
+        for (int numbers = 0; numbers < 2; numbers++) {
+            for (size_t j = 0; j < kind->n_stages - 1; j++) {
+                if (!(slow->entry.known & (1u << j))
+                    || cost_stage_is_number(kind, j) != numbers) {
+                    continue;
+                }
+                ds_put_format(s, "%s %s ", numbers ? "," : "",
+                              kind->stages[j].name);
+                if (numbers) {
+                    put_count(s, slow->entry.stages[j]);
+                } else {
+                    put_us(s, slow->entry.stages[j]);
+                    split = true;
+                }
+            }
+            if (!numbers) {
+                ds_put_cstr(s, split ? " us" : " stages unknown");
+            }
+        }
+        ds_put_char(s, '\n');
+        free(when);
     }
-    ds_put_cstr(s, "deleted: ");
-    put_plural(s, deleted->n_accounts, report->object);
-    ds_put_cstr(s, ", ");
-    put_plural(s, cost_snapshot_count(&deleted->total, request->class),
-               deleted->kind->name);
-    put_lost(s, report, &deleted->total, request->class);
-    ds_put_char(s, '\n');
 }
 
 /* JSON. */
 
-/* What there can be thousands of in a reply is appended to its text.  A
- * 'struct json' takes one or two allocations for each number, and ten times
- * as long. */
-
-/* Appends 'json' to 's', and destroys it. */
+/* Integers in JSON have 63 bits. */
 static void
-put_json(struct ds *s, struct json *json)
+put_integer(struct json *object, const char *name, uint64_t n)
 {
-    json_to_ds(json, JSSF_SORT, s);
-    json_destroy(json);
+    json_object_put(object, name, json_integer_create(MIN(n, LLONG_MAX)));
 }
 
-/* The most digits of a uint64_t. */
-enum { DECIMAL_LEN = 20 };
-
-/* Stores 'n' at 'p', which has room for DECIMAL_LEN digits, and returns the
- * end of it. */
-static char *
-store_decimal(char *p, uint64_t n)
-{
-    char *end = p + 1;
-
-    if (n < 10) {
-        /* Most counts of buckets. */
-        *p = '0' + n;
-        return end;
-    }
-    for (uint64_t rest = n; rest >= 10; rest /= 10) {
-        end++;
-    }
-    for (p = end; n; n /= 10) {
-        *--p = '0' + n % 10;
-    }
-    return end;
-}
-
+/* Adds 'string', which this frees. */
 static void
-put_decimal(struct ds *s, uint64_t n)
+put_string(struct json *object, const char *name, char *string)
 {
-    ds_reserve(s, s->length + DECIMAL_LEN);
-    s->length = store_decimal(&s->string[s->length], n) - s->string;
+    json_object_put(object, name, json_string_create_nocopy(string));
 }
 
-/* Appends an integer.  In JSON, it has 63 bits. */
-static void
-put_json_u64(struct ds *s, uint64_t n)
+/* There can be thousands of buckets in a reply: they are text at once.  A
+ * 'struct json' takes one or two allocations for each number. */
+static struct json *
+serialized(struct ds *s)
 {
-    put_decimal(s, MIN(n, LLONG_MAX));
+    struct json *json = json_string_create_nocopy(ds_steal_cstr(s));
+
+    json->type = JSON_SERIALIZED_OBJECT;
+    return json;
 }
 
-/* Appends an array of 'n' integers. */
-static void
-put_json_array(struct ds *s, const uint64_t *array, size_t n)
-{
-    char *p;
-
-    ds_reserve(s, s->length + 2 + n * (1 + DECIMAL_LEN));
-    p = &s->string[s->length];
-    *p++ = '[';
-    for (size_t i = 0; i < n; i++) {
-        if (i) {
-            *p++ = ',';
-        }
-        p = store_decimal(p, MIN(array[i], LLONG_MAX));
-    }
-    *p++ = ']';
-    s->length = p - s->string;
-}
-
-/* Appends a number that is not negative, with up to six decimals unless it is
- * very large. */
-static void
-put_json_real(struct ds *s, double value)
-{
-    enum { SCALE = 1000000 };
-
-    if (value < 1e9) {
-        uint64_t scaled = llround(value * SCALE);
-        uint64_t fraction = scaled % SCALE;
-
-        put_decimal(s, scaled / SCALE);
-        if (fraction) {
-            ds_put_char(s, '.');
-            for (uint64_t unit = SCALE / 10; fraction; unit /= 10) {
-                ds_put_char(s, '0' + fraction / unit);
-                fraction %= unit;
-            }
-        }
-    } else {
-        ds_put_format(s, "%.15g", value);
-    }
-}
-
-/* Appends 'n' as a string of decimal digits. */
-static void
-put_json_u128(struct ds *s, ovs_u128 n)
-{
-    enum { BASE = 1000000000, N_DIGITS = 9 };
-    uint32_t limbs[] = { n.u64.hi >> 32, n.u64.hi, n.u64.lo >> 32, n.u64.lo };
-    char digits[5 * N_DIGITS];
-    char *p = &digits[sizeof digits];
-
-    do {
-        uint64_t rest = 0;
-
-        for (size_t i = 0; i < ARRAY_SIZE(limbs); i++) {
-            rest = rest << 32 | limbs[i];
-            limbs[i] = rest / BASE;
-            rest %= BASE;
-        }
-        for (size_t i = 0; i < N_DIGITS; i++) {
-            *--p = '0' + rest % 10;
-            rest /= 10;
-        }
-    } while (limbs[0] || limbs[1] || limbs[2] || limbs[3]);
-    while (p < &digits[sizeof digits - 1] && *p == '0') {
-        p++;
-    }
-
-    ds_put_char(s, '"');
-    ds_put_buffer(s, p, &digits[sizeof digits] - p);
-    ds_put_char(s, '"');
-}
-
-/* Separates what comes next from what there is of an object or array, at whose
- * end 's' is. */
-static void
-put_comma(struct ds *s)
-{
-    int last = ds_last(s);
-
-    if (last != '{' && last != '[') {
-        ds_put_char(s, ',');
-    }
-}
-
-/* Appends the name of a member, which needs no quoting, whose value is to be
- * appended next, to the object at whose end 's' is. */
-static void
-put_name(struct ds *s, const char *name)
-{
-    size_t n = strlen(name);
-    char *p;
-
-    put_comma(s);
-    p = ds_put_uninit(s, n + 3);
-    p[0] = '"';
-    memcpy(p + 1, name, n);
-    p[n + 1] = '"';
-    p[n + 2] = ':';
-}
-
-/* Appends the member 'name', which is 'n'. */
-static void
-put_member(struct ds *s, const char *name, uint64_t n)
-{
-    put_name(s, name);
-    put_json_u64(s, n);
-}
-
-/* Appends the member 'name', which is 'string'. */
-static void
-put_string_member(struct ds *s, const char *name, const char *string)
-{
-    put_name(s, name);
-    json_string_escape(string, s);
-}
-
-/* Appends the member 'name', which is 'n', unless that is 0, its default, and
- * 'request' is for a brief reply, which has no defaults. */
-static void
-put_brief_member(struct ds *s, const struct request *request,
-                 const char *name, uint64_t n)
-{
-    if (n || !request->brief) {
-        put_member(s, name, n);
-    }
-}
-
-/* Appends the histogram as a JSON object with the fields of OTLP's
+/* Returns the counts of 'hist' as a JSON object with the fields of OTLP's
  * ExponentialHistogramDataPoint, in its form for positive values, in seconds,
  * except that what is above the highest edge is in "overflow". */
-static void
-put_json_buckets(struct ds *s, const struct request *request,
-                 const struct cost_hist_snapshot *hist)
+static struct json *
+buckets_to_json(const struct cost_hist *hist)
 {
-    size_t first = 1, end = 1;
-    int offset = 0;
+    unsigned int end = MIN(hist->first + hist->n, COST_HIST_N_EDGES);
+    unsigned int first = MAX(hist->first, 1);
+    struct ds s = DS_EMPTY_INITIALIZER;
 
-    if (hist->count) {
-        first = MAX(cost_hist_snapshot_bucket(hist, hist->min), 1);
-        end = MIN(cost_hist_snapshot_bucket(hist, hist->max) + 1,
-                  COST_HIST_N_EDGES);
-        while (first < end && !hist->buckets[first]) {
-            first++;
-        }
-        while (end > first && !hist->buckets[end - 1]) {
-            end--;
-        }
+    while (first < end && !cost_hist_get(hist, first)) {
+        first++;
     }
-    if (first < end) {
-        offset = COST_HIST_OTLP_OFFSET + (int) first - 1;
+    while (end > first && !cost_hist_get(hist, end - 1)) {
+        end--;
     }
 
-    ds_put_char(s, '{');
-    if (!request->brief) {
-        /* The threshold is the lowest edge, 2**-30 s, rounded down to as many
-         * digits as a number in JSON has. */
-        BUILD_ASSERT_DECL(COST_HIST_SCALE == 3 && COST_HIST_MIN_EXP == -30);
-        ds_put_cstr(s, "\"scale\":3,\"unit\":\"s\","
-                    "\"zero_threshold\":9.31322574615478e-10");
+    /* The threshold is the lowest edge, 2**-30 s, rounded down to as many
+     * digits as a number in JSON has. */
+    BUILD_ASSERT_DECL(COST_HIST_SCALE == 3 && COST_HIST_MIN_EXP == -30);
+    ds_put_format(&s, "{\"scale\":3,\"unit\":\"s\","
+                  "\"zero_threshold\":9.31322574615478e-10,"
+                  "\"zero_count\":%"PRIu64",\"offset\":%d,"
+                  "\"bucket_counts\":[",
+                  cost_hist_get(hist, 0),
+                  first < end ? COST_HIST_OTLP_OFFSET + (int) first - 1 : 0);
+    for (unsigned int i = first; i < end; i++) {
+        ds_put_format(&s, "%s%"PRIu64, i > first ? "," : "",
+                      cost_hist_get(hist, i));
     }
-    put_brief_member(s, request, "zero_count", hist->buckets[0]);
-    if (offset || !request->brief) {
-        put_name(s, "offset");
-        if (offset < 0) {
-            ds_put_char(s, '-');
-        }
-        put_decimal(s, abs(offset));
-    }
-    if (first < end || !request->brief) {
-        put_name(s, "bucket_counts");
-        put_json_array(s, &hist->buckets[first], end - first);
-    }
-    put_brief_member(s, request, "overflow",
-                     hist->buckets[COST_HIST_N_EDGES]);
-    ds_put_char(s, '}');
+    ds_put_format(&s, "],\"overflow\":%"PRIu64"}",
+                  cost_hist_get(hist, COST_HIST_N_EDGES));
+    return serialized(&s);
 }
 
-/* Appends the histogram of numbers as a JSON object: bucket I is for numbers
- * up to and including bound I, the last one for those above all bounds.  The
- * bounds are the layout's, from the lowest to that of the highest number. */
-static void
-put_json_bounds(struct ds *s, const struct cost_hist_snapshot *hist)
+/* Returns the counts of 'hist', of numbers, as a JSON object: bucket I is for
+ * numbers up to and including bound I, the last one for those above all
+ * bounds.  The bounds are from the lowest to that of the highest number. */
+static struct json *
+bounds_to_json(const struct cost_hist *hist)
 {
-    const struct cost_hist_layout *layout = hist->layout;
-    size_t end = layout->linear ? layout->n_edges : 1;
-    uint64_t bounds[COST_HIST_N_BUCKETS], counts[COST_HIST_N_BUCKETS];
-    size_t n = 0;
+    unsigned int n_edges = cost_hist_n_buckets(hist) - 1;
+    unsigned int end = hist->limit ? n_edges : 1;
+    struct ds bounds = DS_EMPTY_INITIALIZER;
+    struct ds counts = DS_EMPTY_INITIALIZER;
 
-    if (hist->count && !layout->linear) {
-        end = MIN(cost_hist_snapshot_bucket(hist, hist->max) + 1,
-                  layout->n_edges);
+    if (!hist->limit && cost_hist_count(hist)) {
+        end = MIN(cost_hist_bucket_of(hist, cost_hist_max(hist)) + 1,
+                  n_edges);
     }
-    for (size_t i = 0; i < end; i++) {
+    for (unsigned int i = 0; i < end; i++) {
+        uint64_t edge = cost_hist_edge(hist, i);
+
         /* Several buckets below 12 are too narrow for any whole number. */
-        if (!i || layout->edges[i] != layout->edges[i - 1]) {
-            bounds[n] = layout->edges[i];
-            counts[n++] = hist->buckets[i];
+        if (!i || edge != cost_hist_edge(hist, i - 1)) {
+            ds_put_format(&bounds, "%s%"PRIu64, i ? "," : "", edge);
+            ds_put_format(&counts, "%"PRIu64",", cost_hist_get(hist, i));
         }
     }
-    counts[n] = hist->buckets[layout->n_edges];
-    ds_put_cstr(s, "{\"bounds\":");
-    put_json_array(s, bounds, n);
-    ds_put_cstr(s, ",\"counts\":");
-    put_json_array(s, counts, n + 1);
-    ds_put_char(s, '}');
+    ds_put_format(&counts, "%"PRIu64, cost_hist_get(hist, n_edges));
+
+    struct ds s = DS_EMPTY_INITIALIZER;
+
+    ds_put_format(&s, "{\"bounds\":[%s],\"counts\":[%s]}", ds_cstr(&bounds),
+                  ds_cstr(&counts));
+    ds_destroy(&bounds);
+    ds_destroy(&counts);
+    return serialized(&s);
 }
 
-/* Appends members that follow from the buckets of 'hist', whose sums are
- * exact: mean, standard deviation and percentiles. */
-static void
-put_json_statistics(struct ds *s, const struct cost_hist_snapshot *hist,
-                    bool number)
+static struct json *
+stage_to_json(const struct request *request, const struct cost_block *block,
+              size_t stage)
 {
-    put_name(s, "mean");
-    put_json_real(s, cost_hist_snapshot_mean(hist));
-    put_name(s, "stddev");
-    put_json_real(s, cost_hist_snapshot_stddev(hist));
-    for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
-        double percent = percentiles[i].percent;
+    const struct cost_kind *kind = block->kind;
+    const struct cost_hist *hist = &block->hists[stage];
+    bool number = cost_stage_is_number(kind, stage);
+    struct json *json = json_object_create();
 
-        put_name(s, percentiles[i].name);
-        if (number) {
-            put_json_u64(s, cost_hist_snapshot_percentile_number(hist,
-                                                                 percent));
-        } else {
-            put_json_real(s, cost_hist_snapshot_percentile(hist, percent));
-        }
-    }
-}
+    json_object_put_string(json, "unit",
+                           number ? kind->stages[stage].unit : "ns");
+    json_object_put(json, "sampled",
+                    json_boolean_create(cost_stage_is_sampled(kind, stage)));
+    put_integer(json, "count", cost_hist_count(hist));
+    put_integer(json, "sum", cost_hist_sum(hist));
+    if (cost_hist_count(hist)) {
+        put_integer(json, "min", cost_hist_min(hist));
+        put_integer(json, "max", cost_hist_max(hist));
+        json_object_put(json, "mean", json_real_create(cost_hist_mean(hist)));
+        for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
+            double value = cost_hist_percentile(hist, percentiles[i].percent,
+                                                number);
 
-/* Appends 'hist', of what 'stage' of 'kind' is. */
-static void
-put_json_stage(struct ds *s, const struct request *request,
-               const struct cost_kind *kind, size_t stage,
-               const struct cost_hist_snapshot *hist)
-{
-    bool number = stage_is_number(kind, stage);
-    bool sampled = stage_is_sampled(kind, stage);
-
-    ds_put_char(s, '{');
-    if (number || !request->brief) {
-        put_string_member(s, "unit", (!number ? "ns"
-                                      : kind->units && kind->units[stage]
-                                      ? kind->units[stage]
-                                      : kind->stages[stage]));
-    }
-    if (sampled || !request->brief) {
-        put_name(s, "sampled");
-        ds_put_cstr(s, sampled ? "true" : "false");
-    }
-    put_brief_member(s, request, "count", hist->count);
-    put_brief_member(s, request, "sum", hist->sum);
-    if (hist->sum || !request->brief) {
-        put_name(s, "sum_sq");
-        put_json_u128(s, hist->sum_sq);
-    }
-    if (hist->count) {
-        put_member(s, "min", hist->min);
-        put_member(s, "max", hist->max);
-        if (!request->brief || !request->histograms) {
-            put_json_statistics(s, hist, number);
+            json_object_put(json, percentiles[i].name,
+                            json_real_create(value));
         }
     }
     if (request->histograms) {
-        put_name(s, "histogram");
-        if (number) {
-            put_json_bounds(s, hist);
-        } else {
-            put_json_buckets(s, request, hist);
-        }
+        json_object_put(json, "histogram", (number ? bounds_to_json(hist)
+                                            : buckets_to_json(hist)));
     }
-    ds_put_char(s, '}');
+    return json;
 }
 
-/* Appends members, of which there are none before them, with what there is in
- * 'snap', for 'class' or all. */
+/* Adds the numbers of 'class' of 'book', or of all, to 'json'. */
 static void
-put_json_snapshot(struct ds *s, const struct cost_report *report,
-                  const struct request *request,
-                  const struct cost_snapshot *snap, size_t class)
+put_json_numbers(struct json *json, const struct cost_report *report,
+                 const struct request *request, const struct cost_book *book,
+                 size_t class)
 {
-    const struct cost_kind *kind = snap->kind;
+    struct cost_block *block = cost_book_sum(book, class);
+    const struct cost_kind *kind = book->kind;
+    struct json *counters = json_object_create();
+    struct json *stages = json_object_create();
+    struct json *group = NULL;
 
-    ds_put_cstr(s, "\"events\":");
-    put_json_u64(s, cost_snapshot_count(snap, class));
-    put_name(s, "stages");
-    ds_put_char(s, '{');
+    put_integer(json, "events", cost_block_events(block));
     for (size_t i = 0; i < kind->n_stages; i++) {
-        struct cost_hist_snapshot hist;
-
-        cost_snapshot_stage(snap, class, i, &hist);
-        if (hist.count || !(kind->optional & (1u << i))) {
-            put_name(s, kind->stages[i]);
-            put_json_stage(s, request, kind, i, &hist);
+        if (block->hists[i].n || !(kind->stages[i].flags & COST_OPTIONAL)) {
+            json_object_put(stages, kind->stages[i].name,
+                            stage_to_json(request, block, i));
         }
     }
-    ds_put_char(s, '}');
+    json_object_put(json, "stages", stages);
+    for (size_t i = 0; i < kind->n_counters; i++) {
+        const struct cost_column *counter = &kind->counters[i];
 
-    put_name(s, "counters");
-    ds_put_char(s, '{');
-    for (size_t i = 0; i < report->n_groups; i++) {
-        const struct cost_counter_group *group = &report->groups[i];
-
-        put_name(s, group->name);
-        ds_put_char(s, '{');
-        for (size_t j = group->first; j < group->end; j++) {
-            put_member(s, kind->counters[j],
-                       cost_snapshot_counter(snap, class, j));
+        if (counter->flags & COST_HIDDEN) {
+            continue;
         }
-        ds_put_char(s, '}');
+        if (!i || strcmp(counter->unit, kind->counters[i - 1].unit)) {
+            group = json_object_create();
+            json_object_put(counters, counter->unit, group);
+        }
+        put_integer(group, counter->name, cost_block_counter(block, i));
     }
-    ds_put_char(s, '}');
-
+    json_object_put(json, "counters", counters);
     if (report->derived_to_json) {
-        struct json *derived = json_object_create();
-
-        report->derived_to_json(snap, class, derived);
-        put_name(s, "derived");
-        put_json(s, derived);
+        json_object_put(json, "derived", report->derived_to_json(block));
     }
+    cost_block_destroy(block);
 }
 
-/* A part of a text that may be wanted again: there is often a single class, a
- * single thread or a single account, with the same numbers as all together. */
-struct part {
-    size_t start;
-    size_t n;
-};
-
-/* Appends the members that are 'part' of 's' to it once more, unless that is
- * not wanted. */
+/* Adds the numbers of 'book', and of its classes, to 'json'. */
 static void
-put_part(struct ds *s, const struct request *request, const struct part *part)
+put_json_book(struct json *json, const struct cost_report *report,
+              const struct request *request, const struct cost_book *book)
 {
-    if (!request->brief) {
-        char *p;
+    struct json *classes = json_array_create_empty();
 
-        ds_put_char(s, ',');
-        p = ds_put_uninit(s, part->n);
-        memcpy(p, &s->string[part->start], part->n);
-    }
-}
-
-/* Returns the part of 's' from 'start' on. */
-static struct part
-get_part(const struct ds *s, size_t start)
-{
-    return (struct part) { start, s->length - start };
-}
-
-/* Returns the number of classes that 'snap' has anything of. */
-static size_t
-count_classes(const struct cost_snapshot *snap)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < snap->kind->n_classes; i++) {
-        n += snap->classes[i] != NULL;
-    }
-    return n;
-}
-
-/* Appends members with what there is in 'snap', and with its classes, and
- * returns that part.  The part of it that put_json_snapshot() has made of
- * 'snap' is stored in '*allp'. */
-static struct part
-put_json_total(struct ds *s, const struct cost_report *report,
-               const struct request *request,
-               const struct cost_snapshot *snap, struct part *allp)
-{
-    bool one_class = (request->class != COST_ALL_CLASSES
-                      || count_classes(snap) == 1);
-    struct part all;
-
-    /* Nothing may depend on what comes before it. */
-    put_comma(s);
-    all.start = s->length;
-    put_json_snapshot(s, report, request, snap, request->class);
-    all = get_part(s, all.start);
-
-    put_name(s, "classes");
-    ds_put_char(s, '[');
-    for (size_t i = 0; i < snap->kind->n_classes; i++) {
-        if (snap->classes[i]
+    put_json_numbers(json, report, request, book, request->class);
+    for (size_t i = 0; i < book->kind->n_classes; i++) {
+        if (book->classes[i]
             && (request->class == COST_ALL_CLASSES || request->class == i)) {
-            struct ds name = DS_EMPTY_INITIALIZER;
+            struct json *class = json_object_create();
 
-            snap->kind->format_class(i, &name);
-            put_comma(s);
-            ds_put_char(s, '{');
-            put_string_member(s, "name", ds_cstr(&name));
-            if (one_class) {
-                put_part(s, request, &all);
-            } else {
-                ds_put_char(s, ',');
-                put_json_snapshot(s, report, request, snap, i);
-            }
-            ds_put_char(s, '}');
-            ds_destroy(&name);
+            put_string(class, "name", class_name(book->kind, i));
+            put_json_numbers(class, report, request, book, i);
+            json_array_add(classes, class);
         }
     }
-    ds_put_char(s, ']');
-    *allp = all;
-    return get_part(s, all.start);
+    json_object_put(json, "classes", classes);
 }
 
-/* Appends members with what identifies 'account'. */
-static void
-put_json_account_header(struct ds *s,
-                        const struct cost_account_snapshot *account)
+/* Returns what identifies 'account', an object. */
+static struct json *
+account_to_json(const struct cost_reading *account)
 {
-    put_string_member(s, "name", account->name);
-    put_string_member(s, "kind", account->kind->name);
+    struct json *json = json_object_create();
+
+    json_object_put_string(json, "name", account->name);
+    json_object_put_string(json, "kind", account->kind->event);
     if (account->datapath) {
-        put_string_member(s, "datapath", account->datapath);
+        json_object_put_string(json, "datapath", account->datapath);
     }
-    put_member(s, "since_us", account->since_us);
+    put_integer(json, "since_us", account->since_us);
+    return json;
 }
 
-/* Appends 'account'.  Returns the part that put_json_total() has made of its
- * total. */
-static struct part
-put_json_account(struct ds *s, const struct cost_report *report,
-                 const struct request *request,
-                 const struct cost_account_snapshot *account)
+/* Returns the numbers of 'account'. */
+static struct json *
+numbers_to_json(const struct cost_report *report,
+                const struct request *request,
+                const struct cost_reading *account)
 {
-    struct part total, all;
+    struct json *json = account_to_json(account);
+    struct json *threads;
 
-    ds_put_char(s, '{');
-    put_json_account_header(s, account);
-    total = put_json_total(s, report, request, &account->total, &all);
-    if (request->threads) {
-        put_name(s, "threads");
-        ds_put_char(s, '[');
-        for (size_t i = 0; i < account->n_threads; i++) {
-            const struct cost_snapshot *snap = &account->threads[i];
+    put_json_book(json, report, request, &account->total);
+    if (!request->threads) {
+        return json;
+    }
+    threads = json_array_create_empty();
+    for (size_t i = 0; i < account->n_threads; i++) {
+        const struct cost_book *book = &account->threads[i];
 
-            if (!cost_snapshot_is_empty(snap)) {
-                put_comma(s);
-                ds_put_char(s, '{');
-                put_string_member(s, "name", snap->thread);
-                if (account->shared) {
-                    put_part(s, request, &all);
-                } else {
-                    ds_put_char(s, ',');
-                    put_json_snapshot(s, report, request, snap,
-                                      request->class);
-                }
-                ds_put_char(s, '}');
+        if (!cost_book_is_empty(book)) {
+            struct json *thread = json_object_create();
+
+            json_object_put_string(thread, "name", book->name);
+            put_json_numbers(thread, report, request, book, request->class);
+            json_array_add(threads, thread);
+        }
+    }
+    json_object_put(json, "threads", threads);
+    return json;
+}
+
+/* Returns the slowest events of 'account'. */
+static struct json *
+slowest_to_json(const struct cost_report *report,
+                const struct request *request,
+                const struct cost_reading *account)
+{
+    struct json *json = account_to_json(account);
+    struct json *array = json_array_create_empty();
+    const struct cost_kind *kind = account->kind;
+    size_t n = MIN(request->n_slowest, account->total.n_slowest);
+
+    put_integer(json, "events", cost_book_events(&account->total,
+                                                 COST_ALL_CLASSES));
+    for (size_t i = 0; i < n; i++) {
+        const struct cost_slow *slow = &account->total.slowest[i];
+        struct json *numbers = json_object_create();
+        struct json *stages = json_object_create();
+        struct json *event = json_object_create();
+
+        put_integer(event, "total_ns", slow->total_ns);
+        put_integer(event, "excluded_ns", slow->entry.excluded_ns);
+        put_integer(event, "time_us", slow->entry.when_us);
+        json_object_put_string(event, "thread", slow->thread);
+        put_string(event, "class", class_name(kind, slow->entry.class));
+        for (size_t j = 0; j < kind->n_stages - 1; j++) {
+            if (slow->entry.known & (1u << j)) {
+                put_integer(cost_stage_is_number(kind, j) ? numbers : stages,
+                            kind->stages[j].name, slow->entry.stages[j]);
             }
         }
-        ds_put_char(s, ']');
+        json_object_put(event, "stages_ns", stages);
+        json_object_put(event, "numbers", numbers);
+        json_object_put(event, "details",
+                        report->details_to_json(account->name,
+                                                slow->details));
+        json_array_add(array, event);
     }
-    ds_put_char(s, '}');
-    return total;
+    json_object_put(json, "slowest", array);
+    return json;
 }
 
-/* An account that is the only one of its kind, so that their sum is its
- * total. */
-struct only {
-    struct part total;
-    size_t idx;                         /* Of those in the reply. */
-};
-
-/* Appends 'sum', of accounts.  'only', unless it is NULL or empty, is the only
- * one. */
-static void
-put_json_sum(struct ds *s, const struct cost_report *report,
-             const struct request *request, const struct cost_sum *sum,
-             const struct only *only)
+/* Returns the 'n' 'sums', those of no account only if 'all'. */
+static struct json *
+sums_to_json(const struct cost_report *report, const struct request *request,
+             const struct cost_sum *sums, size_t n, bool all)
 {
-    struct part all;
+    struct json *array = json_array_create_empty();
 
-    put_comma(s);
-    ds_put_char(s, '{');
-    put_string_member(s, "kind", sum->kind->name);
-    put_member(s, "accounts", sum->n_accounts);
-    put_member(s, "since_us", sum->since_us);
-    if (only && only->total.n) {
-        if (request->brief) {
-            put_member(s, "same_as", only->idx);
+    for (size_t i = 0; i < n; i++) {
+        if (sums[i].n_accounts || all) {
+            struct json *json = json_object_create();
+
+            json_object_put_string(json, "kind", sums[i].book.kind->event);
+            put_integer(json, "accounts", sums[i].n_accounts);
+            put_integer(json, "since_us", sums[i].since_us);
+            put_json_book(json, report, request, &sums[i].book);
+            json_array_add(array, json);
         }
-        put_part(s, request, &only->total);
-    } else {
-        put_json_total(s, report, request, &sum->total, &all);
     }
-    ds_put_char(s, '}');
+    return array;
 }
 
 /* Returns what every reply in JSON to PREFIX/COMMAND has. */
@@ -1086,142 +849,26 @@ struct json *
 cost_report_json_header(const char *prefix, const char *command,
                         struct cost_config *config)
 {
-    uint32_t interval = cost_split_interval(config);
+    uint32_t interval = cost_sample_interval(config);
     struct json *settings = json_object_create();
     struct json *clock = json_object_create();
     struct json *json = json_object_create();
 
-    json_object_put(json, "version", json_integer_create(1));
+    put_integer(json, "version", 1);
     json_object_put_string(json, "report", prefix);
     json_object_put_string(json, "command", command);
-    json_object_put(json, "pid", json_integer_create(getpid()));
-    json_object_put(json, "start_us", json_integer_create(start_us));
+    put_integer(json, "pid", getpid());
+    put_integer(json, "start_us", start_us);
     json_object_put_string(json, "ovs_version", VERSION VERSION_SUFFIX);
-    json_object_put(json, "now_us", json_integer_create(time_wall_usec()));
+    put_integer(json, "now_us", time_wall_usec());
 
-    cost_clock_to_json(clock);
+    json_object_put_string(clock, "source", cost_clock_name());
     json_object_put(json, "clock", clock);
 
     json_object_put(settings, "enabled", json_boolean_create(interval != 0));
-    json_object_put(settings, "split_interval", json_integer_create(interval));
+    put_integer(settings, "sample_interval", interval);
     json_object_put(json, "settings", settings);
     return json;
-}
-
-/* The slowest events. */
-
-static void
-put_slow_event(struct ds *s, const struct cost_report *report,
-               const struct cost_account_snapshot *account,
-               const struct cost_slow_event *event)
-{
-    const struct cost_kind *kind = account->kind;
-    char *when = xastrftime_msec("%Y-%m-%d %H:%M:%S.###Z",
-                                 event->when_us / 1000, true);
-
-    put_us(s, event->total_ns);
-    ds_put_cstr(s, " us");
-    if (event->excluded_ns) {
-        ds_put_cstr(s, ", without ");
-        put_us(s, event->excluded_ns);
-        ds_put_cstr(s, " us of events within it,");
-    }
-    ds_put_format(s, " at %s, thread %s, class ", when, event->thread);
-    kind->format_class(event->class, s);
-    ds_put_cstr(s, ", ");
-    report->format_details(account->name, event->details, s);
-    ds_put_cstr(s, "\n    ");
-    for (size_t i = 0; i < kind->n_stages - 1; i++) {
-        if (event->marked & ~kind->values & (1u << i)) {
-            ds_put_format(s, " %s ", kind->stages[i]);
-            put_us(s, event->stages[i]);
-        }
-    }
-    ds_put_cstr(s, event->marked & ~kind->values ? " us" : " stages unknown");
-    for (size_t i = 0; i < kind->n_stages - 1; i++) {
-        if (event->marked & kind->values & (1u << i)) {
-            ds_put_format(s, ", %s ", kind->stages[i]);
-            put_count(s, event->stages[i]);
-        }
-    }
-    ds_put_char(s, '\n');
-    free(when);
-}
-
-static void
-put_json_slow_event(struct ds *s, const struct cost_report *report,
-                    const struct cost_account_snapshot *account,
-                    const struct cost_slow_event *event)
-{
-    const struct cost_kind *kind = account->kind;
-    struct json *details = json_object_create();
-    struct ds class = DS_EMPTY_INITIALIZER;
-
-    kind->format_class(event->class, &class);
-    ds_put_char(s, '{');
-    put_member(s, "total_ns", event->total_ns);
-    put_member(s, "excluded_ns", event->excluded_ns);
-    put_member(s, "time_us", event->when_us);
-    put_string_member(s, "thread", event->thread);
-    put_string_member(s, "class", ds_cstr(&class));
-    ds_destroy(&class);
-
-    for (int numbers = 0; numbers < 2; numbers++) {
-        put_name(s, numbers ? "numbers" : "stages_ns");
-        ds_put_char(s, '{');
-        for (size_t i = 0; i < kind->n_stages - 1; i++) {
-            if (event->marked & (1u << i)
-                && stage_is_number(kind, i) == numbers) {
-                put_member(s, kind->stages[i], event->stages[i]);
-            }
-        }
-        ds_put_char(s, '}');
-    }
-    report->details_to_json(account->name, event->details, details);
-    put_name(s, "details");
-    put_json(s, details);
-    ds_put_char(s, '}');
-}
-
-/* Appends the slowest events of 'account' to 's'. */
-static void
-put_slowest(struct ds *s, const struct cost_report *report,
-            const struct request *request,
-            const struct cost_account_snapshot *account)
-{
-    size_t n = MIN(request->n_slowest, account->total.n_slowest);
-
-    ds_put_format(s, "%s: slowest %"PRIuSIZE" of ", account->name, n);
-    put_plural(s, cost_snapshot_count(&account->total, COST_ALL_CLASSES),
-               account->kind->name);
-    ds_put_format(s, " in %.1f s\n", account->elapsed_ms / 1000.0);
-    for (size_t i = 0; i < n; i++) {
-        ds_put_format(s, "%3"PRIuSIZE". ", i + 1);
-        put_slow_event(s, report, account,
-                       &account->total.slowest[i]);
-    }
-}
-
-/* Appends the slowest events of 'account' in JSON. */
-static void
-put_json_slowest(struct ds *s, const struct cost_report *report,
-                 const struct request *request,
-                 const struct cost_account_snapshot *account)
-{
-    size_t n = MIN(request->n_slowest, account->total.n_slowest);
-
-    ds_put_char(s, '{');
-    put_json_account_header(s, account);
-    put_member(s, "events",
-               cost_snapshot_count(&account->total, COST_ALL_CLASSES));
-    put_name(s, "slowest");
-    ds_put_char(s, '[');
-    for (size_t i = 0; i < n; i++) {
-        put_comma(s);
-        put_json_slow_event(s, report, account,
-                            &account->total.slowest[i]);
-    }
-    ds_put_cstr(s, "]}");
 }
 
 /* Commands, in the worker. */
@@ -1254,10 +901,27 @@ no_such_account(const struct cost_report *report, const char *name)
     return ds_steal_cstr(&s);
 }
 
+/* Reads 'account' as cost_account_read() does.  If that can't be had now,
+ * sleeps and tries again, '*n_retries' times more at most. */
+static bool
+read_account(struct cost_account *account, bool slowest, int *n_retries,
+             struct cost_reading *reading)
+{
+    while (!cost_account_read(account, slowest, reading)) {
+        *n_retries -= 1;
+        if (*n_retries < 0) {
+            return false;
+        }
+        xnanosleep(RETRY_NS);
+    }
+    return true;
+}
+
 /* An account, and what it is sorted by. */
 struct sorted_account {
     struct cost_account *account;
-    struct cost_summary summary;
+    uint64_t timed_ns;                  /* Sum of totals that are known. */
+    uint64_t n_events;
 };
 
 static int
@@ -1265,23 +929,33 @@ compare_accounts(const void *a_, const void *b_)
 {
     const struct sorted_account *a = a_, *b = b_;
 
-    return (a->summary.timed_ns != b->summary.timed_ns
-            ? (a->summary.timed_ns < b->summary.timed_ns ? 1 : -1)
-            : a->summary.n_events != b->summary.n_events
-            ? (a->summary.n_events < b->summary.n_events ? 1 : -1)
+    return (a->timed_ns != b->timed_ns ? (a->timed_ns < b->timed_ns ? 1 : -1)
+            : a->n_events != b->n_events
+            ? (a->n_events < b->n_events ? 1 : -1)
             : strcmp(cost_account_name(a->account),
                      cost_account_name(b->account)));
 }
 
 /* Returns the accounts in 'all', those that most time was spent on first. */
 static struct sorted_account *
-sort_accounts(const struct cost_accounts *all)
+sort_accounts(const struct cost_accounts *all, int *n_retries)
 {
-    struct sorted_account *sorted = xmalloc(all->n * sizeof *sorted);
+    struct sorted_account *sorted = xcalloc(all->n, sizeof *sorted);
 
     for (size_t i = 0; i < all->n; i++) {
+        struct cost_reading reading;
+
         sorted[i].account = all->accounts[i];
-        cost_account_summarize(sorted[i].account, &sorted[i].summary);
+        if (read_account(all->accounts[i], false, n_retries, &reading)) {
+            struct cost_block *block = cost_book_sum(&reading.total,
+                                                     COST_ALL_CLASSES);
+
+            sorted[i].n_events = cost_block_events(block);
+            sorted[i].timed_ns
+                = cost_hist_sum(&block->hists[reading.kind->n_stages - 1]);
+            cost_block_destroy(block);
+            cost_reading_uninit(&reading);
+        }
         ovsrcu_quiesce();
     }
     if (all->n) {
@@ -1290,220 +964,236 @@ sort_accounts(const struct cost_accounts *all)
     return sorted;
 }
 
-/* Appends the 'n' 'sums' to 's', as the member 'name' of an object, except
- * those of no account if 'skip_empty'.  'only' is for each of them, or NULL,
- * see put_json_sum(). */
-static void
-put_sums(struct ds *s, const struct cost_report *report,
-         const struct request *request, const char *name,
-         const struct cost_sum *sums, const struct only *only, size_t n,
-         bool skip_empty)
-{
-    put_name(s, name);
-    ds_put_char(s, '[');
-    for (size_t i = 0; i < n; i++) {
-        if (sums[i].n_accounts || !skip_empty) {
-            put_json_sum(s, report, request, &sums[i],
-                         only ? &only[i] : NULL);
-        }
-    }
-    ds_put_char(s, ']');
-}
-
 /* Returns which of the 'n' 'sums' is for 'kind'. */
-static size_t
-find_sum(const struct cost_sum *sums, size_t n, const struct cost_kind *kind)
+static struct cost_sum *
+find_sum(struct cost_sum *sums, size_t n, const struct cost_kind *kind)
 {
     for (size_t i = 0; i < n; i++) {
-        if (sums[i].kind == kind) {
-            return i;
+        if (sums[i].book.kind == kind) {
+            return &sums[i];
         }
     }
     OVS_NOT_REACHED();
 }
 
-/* Adds 'account' to 'sum', unless it is the only one and 'in_reply', so that
- * its total need not be added up again.  Returns true in that case. */
-static bool
-add_to_sum(struct cost_sum *sum, const struct cost_account_snapshot *account,
-           bool in_reply)
+/* Appends to 's' the names of the 'n' accounts in 'sorted'. */
+static void
+put_names(struct ds *s, const struct sorted_account *sorted, size_t n)
 {
-    if (account->cleared) {
-        sum->since_us = MAX(sum->since_us, account->since_us);
+    for (size_t i = 0; i < n; i++) {
+        ds_put_format(s, "%s%s", i ? ", " : "",
+                      cost_account_name(sorted[i].account));
     }
-    if (in_reply && sum->n_accounts == 1) {
-        return true;
-    }
-    cost_snapshot_merge(&sum->total, &account->total);
-    return false;
 }
 
-/* Appends to 's' what comes before the accounts in JSON. */
-static void
-put_json_start(struct ds *s, const struct cost_report *report,
-               const struct request *request, const char *command)
+static struct json *
+names_to_json(const struct sorted_account *sorted, size_t n)
 {
-    struct json *json = cost_report_json_header(report->prefix, command,
-                                                report->kinds[0]->config);
+    struct json *array = json_array_create_empty();
+
+    for (size_t i = 0; i < n; i++) {
+        json_array_add(array, json_string_create(
+                           cost_account_name(sorted[i].account)));
+    }
+    return array;
+}
+
+/* Returns the object that the reply in JSON to 'request' is, but the
+ * accounts. */
+static struct json *
+report_to_json(const struct cost_report *report,
+               const struct request *request)
+{
+    struct json *json = cost_report_json_header(
+        report->prefix, request->slowest ? "cost-slowest" : "cost-show",
+        report->kinds[0]->config);
 
     if (report->state_to_json) {
         report->state_to_json(json);
     }
     if (request->class != COST_ALL_CLASSES) {
-        struct ds class = DS_EMPTY_INITIALIZER;
-
-        report->kinds[0]->format_class(request->class, &class);
-        json_object_put_string(json, "class", ds_cstr(&class));
-        ds_destroy(&class);
+        put_string(json, "class", class_name(report->kinds[0],
+                                             request->class));
     }
-    put_json(s, json);
-    ds_chomp(s, '}');
-    put_name(s, "accounts");
-    ds_put_char(s, '[');
+    return json;
 }
 
-/* Appends to 's' those of the 'n' accounts in 'sorted' that a longer reply
- * would have, in JSON as an array. */
-static void
-put_left_out(struct ds *s, const struct sorted_account *sorted, size_t n,
-             bool json)
+/* Returns 'account' in JSON, serialized. */
+static struct json *
+serialize_account(const struct cost_report *report,
+                  const struct request *request,
+                  const struct cost_reading *account, size_t *length)
 {
-    for (size_t i = 0; i < n; i++) {
-        const char *name = cost_account_name(sorted[i].account);
+    struct json *json = (request->slowest
+                         ? slowest_to_json(report, request, account)
+                         : numbers_to_json(report, request, account));
+    struct ds s = DS_EMPTY_INITIALIZER;
 
-        ds_put_cstr(s, !i ? "" : json ? "," : ", ");
-        if (json) {
-            json_string_escape(name, s);
-        } else {
-            ds_put_cstr(s, name);
+    json_to_ds(json, 0, &s);
+    json_destroy(json);
+    *length += s.length;
+    return serialized(&s);
+}
+
+/* Appends to 's' what comes after the accounts from 'start' to 'end', up to
+ * 'wanted_end' of which there was no room for. */
+static void
+put_rest(struct ds *s, const struct cost_report *report,
+         const struct request *request, const struct cost_accounts *all,
+         const struct sorted_account *sorted, size_t start, size_t end,
+         size_t wanted_end)
+{
+    size_t length;
+
+    if (end < wanted_end) {
+        ds_put_cstr(s, "no room for ");
+        put_plural(s, wanted_end - end, report->object);
+        ds_put_format(s, " (use -skip %"PRIuSIZE" to see them): ", end);
+        put_names(s, &sorted[end], wanted_end - end);
+        ds_put_char(s, '\n');
+    }
+    if (wanted_end < all->n) {
+        ds_put_cstr(s, "and ");
+        put_count(s, all->n - wanted_end);
+        ds_put_format(s, " more %s%s (use -n or -skip to see more of them)\n",
+                      report->object, all->n - wanted_end == 1 ? "" : "s");
+    }
+    length = s->length;
+    for (size_t i = 0; !request->slowest && i < all->n_kinds; i++) {
+        const struct cost_sum *deleted = &all->deleted[i];
+
+        if (!cost_book_is_empty(&deleted->book)) {
+            struct cost_block *block = cost_book_sum(&deleted->book,
+                                                     request->class);
+
+            ds_put_cstr(s, "deleted: ");
+            put_plural(s, deleted->n_accounts, report->object);
+            ds_put_cstr(s, ", ");
+            put_plural(s, cost_block_events(block), block->kind->event);
+            put_lost(s, block);
+            ds_put_char(s, '\n');
+            cost_block_destroy(block);
         }
     }
+    if (start == all->n && s->length == length) {
+        ds_put_format(s, "no %s%s\n", all->n ? "more " : "", report->object);
+    }
 }
 
-/* Appends to 'reply' what 'report' has for 'request': PREFIX/cost-slowest if
- * 'slowest', otherwise PREFIX/cost-show. */
+/* Appends to 'reply' what 'report' has for 'request'. */
 static void
 put_report(struct unixctl_worker_reply *reply,
-           const struct cost_report *report, const struct request *request,
-           bool slowest)
+           const struct cost_report *report, const struct request *request)
 {
-    size_t max_length = reply->json ? MAX_JSON : MAX_TEXT;
+    struct json *json = reply->json ? report_to_json(report, request) : NULL;
+    struct json *accounts = json ? json_array_create_empty() : NULL;
+    struct json *missing = json ? json_array_create_empty() : NULL;
+    size_t max_length = json ? MAX_JSON : MAX_TEXT;
+    size_t start, end, wanted_end;      /* Of accounts in the reply. */
+    int n_retries = MAX_RETRIES;
     struct sorted_account *sorted;
     struct ds *s = &reply->body;
     struct cost_accounts all;
-    size_t start, end, wanted_end;      /* Of accounts in the reply. */
-    struct only *only;
-    size_t n_totals;
+    size_t length = 0;
+    bool sums;
 
     cost_accounts_get(report->kinds, report->n_kinds, request->name, &all);
     if (!all.n && request->name) {
         reply->error = no_such_account(report, request->name);
         cost_accounts_put(&all);
+        json_destroy(json);
+        json_destroy(accounts);
+        json_destroy(missing);
         return;
     }
-
-    n_totals = reply->json && !slowest ? all.n_kinds : 0;
-    only = xcalloc(n_totals, sizeof *only);
-    for (size_t i = 0; i < n_totals; i++) {
+    sums = json && !request->slowest && all.n_kinds;
+    for (size_t i = 0; sums && i < all.n_kinds; i++) {
         all.totals[i].n_accounts = all.deleted[i].n_accounts;
-        cost_snapshot_merge(&all.totals[i].total, &all.deleted[i].total);
-    }
-    for (size_t i = 0; n_totals && i < all.n; i++) {
-        const struct cost_kind *kind = cost_account_kind(all.accounts[i]);
-
-        all.totals[find_sum(all.totals, n_totals, kind)].n_accounts++;
+        cost_book_add(&all.totals[i].book, &all.deleted[i].book);
     }
 
-    sorted = sort_accounts(&all);
+    sorted = sort_accounts(&all, &n_retries);
     start = MIN(all.n, request->n_skip);
     end = wanted_end = start + MIN(all.n - start, request->n_accounts);
-    if (reply->json) {
-        put_json_start(s, report, request,
-                       slowest ? "cost-slowest" : "cost-show");
-    }
-    for (size_t i = n_totals ? 0 : start; i < (n_totals ? all.n : end); i++) {
-        struct cost_account_snapshot account;
-        struct part total = { 0, 0 };
-        size_t length = s->length;
+    for (size_t i = sums ? 0 : start; i < (sums ? all.n : end); i++) {
+        struct cost_reading reading;
 
-        cost_account_read(sorted[i].account, slowest, &account);
-        if (i >= start && i < end && reply->json) {
-            if (i > start) {
-                ds_put_char(s, ',');
-            }
-            if (slowest) {
-                put_json_slowest(s, report, request, &account);
+        if (!read_account(sorted[i].account, request->slowest, &n_retries,
+                          &reading)) {
+            const char *name = cost_account_name(sorted[i].account);
+
+            if (json) {
+                json_array_add(missing, json_string_create(name));
             } else {
-                total = put_json_account(s, report, request, &account);
+                ds_put_format(s, "%s: missing, as a thread does not end "
+                              "recording an event\n", name);
+            }
+            continue;
+        }
+        if (i >= start && i < end && json) {
+            struct json *account = serialize_account(report, request, &reading,
+                                                     &length);
+
+            /* There is one account at least, so that a client gets ahead. */
+            if (i > start && length > max_length) {
+                json_destroy(account);
+                end = i;
+            } else {
+                json_array_add(accounts, account);
             }
         } else if (i >= start && i < end) {
-            if (slowest) {
-                put_slowest(s, report, request, &account);
-            } else {
-                put_account(s, report, request, &account);
-            }
-        }
-        /* There is one account at least, so that a client gets ahead. */
-        if (i > start && i < end && s->length > max_length) {
-            ds_truncate(s, length);
-            total.n = 0;
-            end = i;
-        }
-        if (n_totals) {
-            size_t kind = find_sum(all.totals, n_totals, account.kind);
+            size_t before = s->length;
 
-            if (add_to_sum(&all.totals[kind], &account, total.n)) {
-                only[kind] = (struct only) { total, i - start };
+            if (request->slowest) {
+                put_slowest(s, report, request, &reading);
+            } else {
+                put_account(s, report, request, &reading);
+            }
+            if (i > start && s->length > max_length) {
+                ds_truncate(s, before);
+                end = i;
             }
         }
-        cost_account_snapshot_uninit(&account);
+        if (sums) {
+            struct cost_sum *total = find_sum(all.totals, all.n_kinds,
+                                              reading.kind);
+
+            total->n_accounts++;
+            if (reading.cleared) {
+                total->since_us = MAX(total->since_us, reading.since_us);
+            }
+            cost_book_add(&total->book, &reading.total);
+        }
+        cost_reading_uninit(&reading);
         ovsrcu_quiesce();
     }
 
-    if (reply->json) {
-        ds_put_char(s, ']');
-        put_member(s, "omitted", all.n - (end - start));
+    if (json) {
+        json_object_put(json, "accounts", accounts);
+        put_integer(json, "omitted", all.n - (end - start));
         if (end < wanted_end) {
-            put_name(s, "left_out");
-            ds_put_char(s, '[');
-            put_left_out(s, &sorted[end], wanted_end - end, true);
-            ds_put_char(s, ']');
+            json_object_put(json, "left_out",
+                            names_to_json(&sorted[end], wanted_end - end));
         }
-        if (n_totals) {
-            put_sums(s, report, request, "deleted", all.deleted, NULL,
-                     n_totals, true);
-            put_sums(s, report, request, "total", all.totals, only, n_totals,
-                     false);
+        if (json_array_size(missing)) {
+            json_object_put(json, "missing", missing);
+        } else {
+            json_destroy(missing);
         }
-        ds_put_char(s, '}');
+        if (sums) {
+            json_object_put(json, "deleted",
+                            sums_to_json(report, request, all.deleted,
+                                         all.n_kinds, false));
+            json_object_put(json, "total",
+                            sums_to_json(report, request, all.totals,
+                                         all.n_kinds, true));
+        }
+        json_to_ds(json, 0, s);
+        json_destroy(json);
     } else {
-        size_t length;
-
-        if (end < wanted_end) {
-            ds_put_cstr(s, "no room for ");
-            put_plural(s, wanted_end - end, report->object);
-            ds_put_format(s, " (use -skip %"PRIuSIZE" to see them): ", end);
-            put_left_out(s, &sorted[end], wanted_end - end, false);
-            ds_put_char(s, '\n');
-        }
-        if (wanted_end < all.n) {
-            ds_put_cstr(s, "and ");
-            put_count(s, all.n - wanted_end);
-            ds_put_format(s, " more %s%s (use -n or -skip to see more of "
-                          "them)\n", report->object,
-                          all.n - wanted_end == 1 ? "" : "s");
-        }
-        length = s->length;
-        for (size_t i = 0; !slowest && i < all.n_kinds; i++) {
-            put_deleted(s, report, request, &all.deleted[i]);
-        }
-        if (start == all.n && s->length == length) {
-            ds_put_format(s, "no %s%s\n", all.n ? "more " : "",
-                          report->object);
-        }
+        put_rest(s, report, request, &all, sorted, start, end, wanted_end);
     }
 
-    free(only);
     free(sorted);
     cost_accounts_put(&all);
 }
@@ -1513,16 +1203,7 @@ do_show(void *request_, struct unixctl_worker_reply *reply)
 {
     struct request *request = request_;
 
-    put_report(reply, request->report, request, false);
-    request_destroy(request);
-}
-
-static void
-do_slowest(void *request_, struct unixctl_worker_reply *reply)
-{
-    struct request *request = request_;
-
-    put_report(reply, request->report, request, true);
+    put_report(reply, request->report, request);
     request_destroy(request);
 }
 
@@ -1541,10 +1222,13 @@ do_show_all(void *request_, struct unixctl_worker_reply *reply)
         if (reply->json && i) {
             ds_put_char(s, ',');
         }
-        put_report(reply, report, request, false);
+        put_report(reply, report, request);
         if (reply->json && report->more_to_json) {
+            struct json *json = report->more_to_json();
+
             ds_put_char(s, ',');
-            put_json(s, report->more_to_json());
+            json_to_ds(json, 0, s);
+            json_destroy(json);
         } else if (!reply->json && report->format_more) {
             report->format_more(s);
         }
@@ -1629,9 +1313,6 @@ parse_option(struct request *request, bool show, const char *option,
     } else if (show && !strcmp(option, "-thread")) {
         request->threads = true;
         *uses_arg = false;
-    } else if (show && !strcmp(option, "-brief")) {
-        request->brief = true;
-        *uses_arg = false;
     } else if (class && !strcmp(option, "-class")) {
         if (request->class != COST_ALL_CLASSES) {
             return xstrdup("only one -class may be given");
@@ -1657,7 +1338,7 @@ parse_option(struct request *request, bool show, const char *option,
     } else {
         return xasprintf("unknown option \"%s\" (options are %s%s-n N and "
                          "-skip N)", option,
-                         show ? "-hist, -thread, -brief, " : "",
+                         show ? "-hist, -thread, " : "",
                          class ? "-class CLASS, " : "");
     }
     return NULL;
@@ -1764,11 +1445,12 @@ parse_request_for_all(struct request *request, int argc, const char *argv[])
 
 /* Creates and returns a new request for 'report', or NULL, of everything. */
 static struct request *
-request_create(const struct cost_report *report)
+request_create(const struct cost_report *report, bool slowest)
 {
     struct request *request = xzalloc(sizeof *request);
 
     request->report = report;
+    request->slowest = slowest;
     request->class = COST_ALL_CLASSES;
     request->n_accounts = DEFAULT_ACCOUNTS;
     request->n_slowest = DEFAULT_SLOWEST;
@@ -1780,12 +1462,6 @@ static void
 submit(struct unixctl_conn *conn, struct request *request, char *error,
        unixctl_worker_cb *cb)
 {
-    if (!error && request->brief
-        && (unixctl_command_get_output_format(conn)
-            != UNIXCTL_OUTPUT_FMT_JSON)) {
-        error = xstrdup("-brief is for JSON only, see --format in "
-                        "ovs-appctl(8)");
-    }
     if (error) {
         unixctl_command_reply_error(conn, error);
         free(error);
@@ -1799,7 +1475,7 @@ static void
 cost_show(struct unixctl_conn *conn, int argc, const char *argv[],
           void *report)
 {
-    struct request *request = request_create(report);
+    struct request *request = request_create(report, false);
 
     submit(conn, request, parse_request(request, true, argc, argv), do_show);
 }
@@ -1808,7 +1484,7 @@ static void
 cost_show_all(struct unixctl_conn *conn, int argc, const char *argv[],
               void *aux OVS_UNUSED)
 {
-    struct request *request = request_create(NULL);
+    struct request *request = request_create(NULL, false);
 
     submit(conn, request, parse_request_for_all(request, argc, argv),
            do_show_all);
@@ -1818,17 +1494,16 @@ static void
 cost_slowest(struct unixctl_conn *conn, int argc, const char *argv[],
              void *report)
 {
-    struct request *request = request_create(report);
+    struct request *request = request_create(report, true);
 
-    submit(conn, request, parse_request(request, false, argc, argv),
-           do_slowest);
+    submit(conn, request, parse_request(request, false, argc, argv), do_show);
 }
 
 static void
 cost_clear(struct unixctl_conn *conn, int argc, const char *argv[],
            void *report)
 {
-    struct request *request = request_create(report);
+    struct request *request = request_create(report, false);
     char *error = NULL;
 
     if (argc > 1 && !strcmp(argv[1], "--")) {
@@ -1842,6 +1517,87 @@ cost_clear(struct unixctl_conn *conn, int argc, const char *argv[],
         request->name = xstrdup(argv[1]);
     }
     submit(conn, request, error, do_clear);
+}
+
+/* Returns 'n' 'columns' of 'kind', which are stages or counters, as a JSON
+ * array. */
+static struct json *
+columns_to_json(const struct cost_kind *kind,
+                const struct cost_column *columns, size_t n)
+{
+    struct json *array = json_array_create_empty();
+    bool stages = columns == kind->stages;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct cost_column *column = &columns[i];
+        struct json *json = json_object_create();
+
+        json_object_put_string(json, "name", column->name);
+        json_object_put_string(json, "help", column->help);
+        if (stages) {
+            json_object_put_string(json, "unit",
+                                   column->unit ? column->unit : "ns");
+            json_object_put(json, "sampled", json_boolean_create(
+                                cost_stage_is_sampled(kind, i)));
+            json_object_put(json, "apart", json_boolean_create(
+                                (column->flags & COST_APART) != 0));
+            json_object_put(json, "optional", json_boolean_create(
+                                (column->flags & COST_OPTIONAL) != 0));
+        } else {
+            json_object_put_string(json, "group", column->unit);
+            json_object_put(json, "lost", json_boolean_create(
+                                (column->flags & COST_LOST) != 0));
+        }
+        if (!(column->flags & COST_HIDDEN)) {
+            json_array_add(array, json);
+        } else {
+            json_destroy(json);
+        }
+    }
+    return array;
+}
+
+/* "cost/describe": what all reports have, in JSON whatever the format. */
+static void
+cost_describe(struct unixctl_conn *conn, int argc OVS_UNUSED,
+              const char *argv[] OVS_UNUSED, void *aux OVS_UNUSED)
+{
+    struct json *array = json_array_create_empty();
+    struct json *json = json_object_create();
+
+    for (size_t i = 0; i < n_reports; i++) {
+        const struct cost_report *report = reports[i];
+        struct json *kinds = json_array_create_empty();
+        struct json *object = json_object_create();
+
+        for (size_t j = 0; j < report->n_kinds; j++) {
+            const struct cost_kind *kind = report->kinds[j];
+            struct json *member = json_object_create();
+
+            json_object_put_string(member, "event", kind->event);
+            json_object_put(member, "stages", columns_to_json(
+                                kind, kind->stages, kind->n_stages));
+            json_object_put(member, "counters", columns_to_json(
+                                kind, kind->counters, kind->n_counters));
+            json_array_add(kinds, member);
+        }
+        json_object_put_string(object, "report", report->prefix);
+        json_object_put_string(object, "object", report->object);
+        json_object_put_string(object, "classes", report->class_help);
+        json_object_put(object, "kinds", kinds);
+        json_array_add(array, object);
+    }
+    put_integer(json, "version", 1);
+    json_object_put(json, "reports", array);
+    if (unixctl_command_get_output_format(conn) == UNIXCTL_OUTPUT_FMT_JSON) {
+        unixctl_command_reply_json(conn, json);
+    } else {
+        char *text = json_to_string(json, JSSF_PRETTY);
+
+        unixctl_command_reply(conn, text);
+        free(text);
+        json_destroy(json);
+    }
 }
 
 static void
@@ -1863,9 +1619,11 @@ cost_report_register(const struct cost_report *report)
     if (!start_us) {
         start_us = time_wall_usec();
         unixctl_command_register("cost/show",
-                                 "[-hist] [-thread] [-brief] [-n N] "
-                                 "[-skip N] [REPORT...]", 0, INT_MAX,
-                                 cost_show_all, NULL);
+                                 "[-hist] [-thread] [-n N] [-skip N] "
+                                 "[REPORT...]", 0, INT_MAX, cost_show_all,
+                                 NULL);
+        unixctl_command_register("cost/describe", "", 0, 0, cost_describe,
+                                 NULL);
     }
     for (size_t i = 0; i < n_reports; i++) {
         if (reports[i] == report) {
@@ -1878,8 +1636,8 @@ cost_report_register(const struct cost_report *report)
         cost_config_register(report->kinds[i]->config);
     }
     register_command(report, "cost-show",
-                     "[-hist] [-thread] [-brief] [-class CLASS] [-n N] "
-                     "[-skip N] [--] [NAME]", INT_MAX, cost_show);
+                     "[-hist] [-thread] [-class CLASS] [-n N] [-skip N] "
+                     "[--] [NAME]", INT_MAX, cost_show);
     register_command(report, "cost-clear", "[--] [NAME]", 2, cost_clear);
     register_command(report, "cost-slowest",
                      "[-n N] [-skip N] [COUNT] [--] [NAME]", INT_MAX,

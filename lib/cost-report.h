@@ -27,24 +27,16 @@ struct json;
  *
  * This is the reporting layer of lib/cost.h: the commands PREFIX/cost-show,
  * PREFIX/cost-clear and PREFIX/cost-slowest, in text and JSON, for any kind of
- * account, and cost/show, which has several reports in one reply: every
- * request takes the main thread some iterations of its loop.
+ * account; cost/show, which has several reports in one reply (every request
+ * takes the main thread some iterations of its loop); and cost/describe, which
+ * has the columns of all reports.
  *
  * The main thread only parses the commands.  The worker (see
- * unixctl-worker.h) reads one account after the other, adds it to the text,
- * or to the file that -o names, and forgets it.  So a report takes some memory
- * for each account that there is, but that of numbers only for one.
+ * unixctl-worker.h) reads one account after the other and adds it to the
+ * reply.  So a report takes some memory for each account that there is, but
+ * that of numbers only for one.
  *
- * python/ovs/cost/schema-1.json is the schema of what is in JSON.
- */
-
-/* Counters 'first' up to but excluding 'end', which belong together. */
-struct cost_counter_group {
-    const char *name;
-    size_t first, end;
-    bool lost;                          /* Counts events that were lost, to
-                                         * be shown in the headline? */
-};
+ * python/ovs/cost/schema-1.json is the schema of what is in JSON. */
 
 /* What the commands report.  Static.  The worker calls the functions, but
  * 'class_from_string', which is for the main thread. */
@@ -56,29 +48,28 @@ struct cost_report {
     size_t n_kinds;                     /* At least one.  All of them have the
                                          * same 'config'. */
 
-    const struct cost_counter_group *groups;
-    size_t n_groups;
-
     /* Sets '*class' to that named so.  Returns false if there is no such
      * class.  Or NULL if a class has no name but that of the first kind's
      * 'format_class'. */
     bool (*class_from_string)(const char *, size_t *class);
     const char *class_help;             /* Describes all classes. */
 
-    /* Format the details of a slow event of 'account'. */
+    /* Returns the details of a slow event of 'account' as JSON, an object, or
+     * appends them to a text. */
     void (*format_details)(const char *account, const uint64_t *details,
                            struct ds *);
-    void (*details_to_json)(const char *account, const uint64_t *details,
-                            struct json *object);
+    struct json *(*details_to_json)(const char *account,
+                                    const uint64_t *details);
 
-    /* Format what follows from 'snap', for events of 'class' or all, after its
-     * stages, and what the reply in JSON has for all accounts.  May be
-     * NULL. */
-    void (*format_derived)(const struct cost_snapshot *snap, size_t class,
+    /* Appends what follows from the numbers of 'block', after its stages, or
+     * returns it as JSON, an object.  The numbers are of one thread, or of all
+     * if 'thread' is empty.  May be NULL. */
+    void (*format_derived)(const struct cost_block *block, const char *thread,
                            struct ds *);
-    void (*derived_to_json)(const struct cost_snapshot *snap, size_t class,
-                            struct json *object);
-    void (*state_to_json)(struct json *object);
+    struct json *(*derived_to_json)(const struct cost_block *block);
+
+    /* Adds to a reply in JSON, an object.  May be NULL. */
+    void (*state_to_json)(struct json *);
 
     /* What cost/show has besides: the reply to another command.  May be
      * NULL. */

@@ -17,10 +17,8 @@
 #ifndef NETLINK_COST_H
 #define NETLINK_COST_H 1
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-#include "cost.h"
+#include "cost-span.h"
 
 struct ofpbuf;
 
@@ -29,12 +27,9 @@ struct ofpbuf;
  *
  * Each event is a call on a Netlink socket: a batch of requests and their
  * replies, a dump's request, one buffer full of a dump's replies, or one
- * notification.  There is an account for each family of messages, such as
- * "link" or "ovs_flow", which is created when it is first used, and a class
- * for each kind of call.
- *
- * "ovs-appctl netlink/cost-show" shows it.  Each stage is defined in
- * Documentation/topics/netlink-cost.rst.
+ * notification.  Each family of messages, such as "link" or "ovs_flow", has an
+ * account, which is created when it is first used, and each kind of call is a
+ * class.
  *
  *
  * Thread-safety
@@ -44,23 +39,38 @@ struct ofpbuf;
  * functions do nothing. */
 
 /* Stages of a call. */
+#define NL_COST_STAGES(COLUMN)                                                \
+    COLUMN(NL_COST_SEND, "send", NULL, 0,                                     \
+           "sendmsg().  The kernel executes requests before it returns, but " \
+           "of a dump it makes only the first message.")                      \
+    COLUMN(NL_COST_RECEIVE, "receive", NULL, 0,                               \
+           "recvmsg(), for a batch several times, and matching replies with " \
+           "requests.  The kernel makes the other messages of a dump now.")   \
+    COLUMN(NL_COST_REQUESTS, "requests", "requests", 0, "Requests sent.")     \
+    COLUMN(NL_COST_BYTES, "bytes", "bytes", 0, "Bytes received.")             \
+    COLUMN(NL_COST_TOTAL, "total", NULL, 0, "'send' and 'receive' together.")
+
 enum nl_cost_stage {
-    NL_COST_SEND,               /* Requests.  The kernel executes them now,
-                                 * except for dumps. */
-    NL_COST_RECEIVE,            /* Replies or notifications. */
-    NL_COST_REQUESTS,           /* Number of requests. */
-    NL_COST_BYTES,              /* Number of bytes received. */
-    NL_COST_TOTAL,
+    NL_COST_STAGES(COST_ENUM)
     NL_COST_N_STAGES
 };
 
-/* What became of a call. */
+/* Results of a call. */
+#define NL_COST_COUNTERS(COLUMN)                                              \
+    COLUMN(NL_COST_DONE, "done", "result", 0,                                 \
+           "The call is complete, even if the kernel refused the request.")   \
+    COLUMN(NL_COST_NOTHING, "nothing", "result", 0,                           \
+           "There was nothing to be received.")                               \
+    COLUMN(NL_COST_INTERRUPTED, "interrupted", "result", 0,                   \
+           "The dumped objects have changed meanwhile, so that some may be "  \
+           "missing.")                                                        \
+    COLUMN(NL_COST_ERROR, "error", "result", 0, "The socket failed.")         \
+    COLUMN(NL_COST_OVERRUN, "overrun", "lost", COST_LOST,                     \
+           "The socket's buffer was full, and the kernel has dropped "        \
+           "messages that did not fit.")
+
 enum nl_cost_counter {
-    NL_COST_DONE,
-    NL_COST_NOTHING,            /* Nothing there to be received. */
-    NL_COST_INTERRUPTED,        /* What is dumped has changed meanwhile. */
-    NL_COST_ERROR,              /* The socket failed. */
-    NL_COST_OVERRUN,            /* Socket's buffer was full. */
+    NL_COST_COUNTERS(COST_ENUM)
     NL_COST_N_COUNTERS
 };
 
@@ -76,14 +86,11 @@ extern const struct cost_kind nl_cost_kind;
 
 /* A call in progress. */
 struct nl_cost {
-    uint64_t last;              /* Ticks, end of the latest stage, 0 if not
-                                 * accounted for. */
-    struct cost_clock_stepper stepper;
+    struct cost_span span;      /* No recorder if not accounted for. */
     enum nl_cost_op op;
     int protocol;
     uint16_t type;              /* nlmsg_type. */
     const struct ofpbuf *msg;   /* Or NULL. */
-    struct cost_event event;
 };
 
 void nl_cost_start(struct nl_cost *, enum nl_cost_op, int protocol,

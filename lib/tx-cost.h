@@ -17,73 +17,81 @@
 #ifndef TX_COST_H
 #define TX_COST_H 1
 
-#include <stddef.h>
-#include <stdint.h>
-#include "cost.h"
 #include "cost-pmu.h"
-#include "ovs-thread.h"
+#include "cost-span.h"
 
 /* Cost of sending packets.
  * ========================
  *
  * The userspace datapath puts the packets for a port into an output queue, one
- * for each port and PMD thread, and sends all of them at a time.  What is
- * accounted for here is such a burst: how many packets it has and why it is
- * sent, for every burst, and for one in 'split_interval' of them how long they
- * have waited and how long sending takes.  Each port has an account, in which
- * each tx queue is a class.
+ * for each port and PMD thread, and sends all of them at a time, as a burst.
+ * Every burst is counted, and one in 'sample_interval' is timed.  Each port
+ * has an account, and each of its tx queues is a class.
  *
- * A burst that is sent while another event is measured, such as an upcall
- * whose packet fills an output queue, is an event within it, whose time is not
- * the upcall's.
- *
- * "ovs-appctl tx/cost-show" shows it.
+ * The time of a burst that is sent while another event is measured, such as an
+ * upcall whose packet fills an output queue, is taken off that event.
  *
  *
  * Thread-safety
  * =============
  *
- * As lib/cost.h: a tx port of a thread owns the recorder.  What a netdev drops
- * while a thread sends a burst is counted for the burst, without the netdev
- * knowing about it. */
+ * As lib/cost.h: a tx port of a thread owns the recorder.  A netdev counts the
+ * packets that it drops for the burst that the calling thread is sending. */
 
-/* Stages of a burst. */
+#define TX_COST_STAGES(COLUMN)                                              \
+    COLUMN(TX_COST_WAIT, "wait", NULL, 0,                                   \
+           "From the latest reading of the clock before the oldest packet " \
+           "was queued until sending begins.")                              \
+    COLUMN(TX_COST_SEND, "send", NULL, 0,                                   \
+           "Until the netdev has taken the packets over or dropped them.")  \
+    COLUMN(TX_COST_PACKETS, "packets", "packets", 0,                        \
+           "Packets in the burst, before segmentation.")                    \
+    COLUMN(TX_COST_CYCLES, "cycles", "cycles", COST_OPTIONAL,               \
+           "Cycles of the core while sending, by hardware counters.")       \
+    COLUMN(TX_COST_INSTRUCTIONS, "instructions", "instructions",            \
+           COST_OPTIONAL, "Executed while sending, by hardware counters.")  \
+    COLUMN(TX_COST_TOTAL, "total", NULL, 0,                                 \
+           "'wait' and 'send' together, where both are known.")
+
 enum tx_cost_stage {
-    TX_COST_WAIT,               /* From the latest reading of the clock before
-                                 * the oldest packet was queued until sending
-                                 * begins. */
-    TX_COST_SEND,               /* In netdev_send(). */
-    TX_COST_PACKETS,            /* Number of packets. */
-    TX_COST_CYCLES,             /* Of the CPU, in netdev_send(), counted by
-                                 * hardware, and instructions. */
-    TX_COST_INSTRUCTIONS,
-    TX_COST_TOTAL,
+    TX_COST_STAGES(COST_ENUM)
     TX_COST_N_STAGES
 };
 
-/* Why a burst is sent, and what becomes of packets that are not. */
+/* The first ones are the reasons why a burst is sent. */
+#define TX_COST_COUNTERS(COLUMN)                                            \
+    COLUMN(TX_COST_FULL, "full", "sent when", 0,                            \
+           "The output queue had NETDEV_MAX_BURST packets.")                \
+    COLUMN(TX_COST_INTERVAL, "interval", "sent when", 0,                    \
+           "The time of tx-flush-interval was over.")                       \
+    COLUMN(TX_COST_ITERATION, "iteration", "sent when", 0,                  \
+           "An rx queue's packets were processed; tx-flush-interval is 0.") \
+    COLUMN(TX_COST_FORCED, "forced", "sent when", 0,                        \
+           "Any other reason: no packet may stay behind.")                  \
+    COLUMN(TX_COST_DROP_DOWN, "down", "packets dropped", 0,                 \
+           "The device is down.")                                           \
+    COLUMN(TX_COST_DROP_MTU, "mtu", "packets dropped", 0,                   \
+           "The packet is longer than the MTU.")                            \
+    COLUMN(TX_COST_DROP_QOS, "qos", "packets dropped", 0,                   \
+           "The packet exceeds the QoS policy.")                            \
+    COLUMN(TX_COST_DROP_HWOL, "offload", "packets dropped", 0,              \
+           "The device lacks an offload that the packet needs.")            \
+    COLUMN(TX_COST_DROP_FULL, "no-room", "packets dropped", 0,              \
+           "The ring of the device or guest is full.")                      \
+    COLUMN(TX_COST_RETRIES, "retries", "other", 0,                          \
+           "Sending to a vhost port was tried again: its ring was full.")   \
+    COLUMN(TX_COST_ERRORS, "errors", "other", 0,                            \
+           "The netdev refused the burst.")                                 \
+    COLUMN(TX_COST_UNCOUNTED, "uncounted", "other", 0,                      \
+           "The kernel lent a hardware counter to another user meanwhile.") \
+    COLUMN(TX_COST_COUNTED_PACKETS, "counted-packets", "other",             \
+           COST_HIDDEN, "Packets of bursts that have 'cycles'.")
+
 enum tx_cost_counter {
-    TX_COST_FULL,               /* NETDEV_MAX_BURST packets were there. */
-    TX_COST_INTERVAL,           /* tx-flush-interval was over. */
-    TX_COST_ITERATION,          /* All rx queues have been polled. */
-    TX_COST_FORCED,             /* Nothing may stay behind. */
-    TX_COST_N_REASONS,
-
-    TX_COST_DROP_DOWN = TX_COST_N_REASONS,          /* The device is down. */
-    TX_COST_DROP_MTU,           /* Longer than the device's MTU. */
-    TX_COST_DROP_QOS,           /* Exceed the policy. */
-    TX_COST_DROP_HWOL,          /* The device lacks an offload. */
-    TX_COST_DROP_FULL,          /* The device or peer has no room. */
-
-    TX_COST_RETRIES,            /* Of what a vhost peer had no room for. */
-    TX_COST_ERRORS,             /* netdev_send() failed. */
-    TX_COST_UNCOUNTED,          /* Hardware has not counted all of it. */
-    TX_COST_COUNTED_PACKETS,    /* Of bursts with cycles and instructions. */
-    TX_COST_N_COUNTERS
+    TX_COST_COUNTERS(COST_ENUM)
+    TX_COST_N_COUNTERS,
+    TX_COST_N_REASONS = TX_COST_DROP_DOWN
 };
-
-/* Tx queues with a class of their own.  The last one stands for all others. */
-#define TX_COST_N_QUEUES 64
 
 /* Packets in a burst that are counted one by one. */
 #define TX_COST_MAX_PACKETS 32
@@ -100,8 +108,8 @@ struct tx_cost {
     uint64_t queued;            /* If TX_COST_TIMED, ticks when the oldest
                                  * packet was queued. */
     int qid;                    /* Tx queue that it is sending on. */
-    uint32_t special;           /* TX_COST_* flags: what is to be done for its
-                                 * burst, apart from counting it. */
+    uint32_t special;           /* TX_COST_* flags of its burst, 0 if it is
+                                 * only counted. */
     uint32_t dropped;           /* Packets of its burst, so far. */
 };
 
@@ -115,30 +123,21 @@ DECLARE_EXTERN_PER_THREAD_DATA(struct tx_cost *, tx_cost_current);
 
 void tx_cost_init(struct tx_cost *, struct cost_account *, const char *thread,
                   const uint64_t *tsc);
-static inline void tx_cost_queue(struct tx_cost *);
-static inline void tx_cost_begin(struct tx_cost *, int qid, bool fresh);
-static inline void tx_cost_end(struct tx_cost *, enum tx_cost_counter reason,
-                               size_t n_packets, bool has_oldest, int error,
-                               bool fresh);
-static inline void tx_cost_set_queue(int qid);
 void tx_cost_count(enum tx_cost_counter, size_t n);
+void tx_cost_register(void);
 
 void tx_cost_queue__(struct tx_cost *);
 void tx_cost_begin__(struct tx_cost *, bool fresh);
 void tx_cost_end__(struct tx_cost *, enum tx_cost_counter reason,
                    size_t n_packets, bool has_oldest, int error, bool fresh);
 
-/* Commands. */
-void tx_cost_register(void);
-
 /* A packet has been put into the output queue of 'tx', which was empty. */
 static inline void
 tx_cost_queue(struct tx_cost *tx)
 {
     tx->special = 0;
-    if (OVS_UNLIKELY(cost_recorder_split(
-                         tx->recorder,
-                         cost_split_interval(&tx_cost_config)))) {
+    if (OVS_UNLIKELY(cost_sample(tx->recorder,
+                                 cost_sample_interval(&tx_cost_config)))) {
         tx_cost_queue__(tx);
     }
 }
@@ -151,17 +150,17 @@ tx_cost_begin(struct tx_cost *tx, int qid, bool fresh)
 {
     tx->qid = qid;
     *tx_cost_current_get() = tx;
-    if (OVS_UNLIKELY(tx->special | (uintptr_t) cost_thread_get()->timer)) {
+    if (OVS_UNLIKELY(tx->special | (uintptr_t) cost_thread_get()->span)) {
         tx_cost_begin__(tx, fresh);
     }
 }
 
 /* Records the burst of 'n_packets' packets that began last, and was sent for
- * 'reason'.  It has the oldest packet of the output queue if 'has_oldest': of
- * any other, it is not known how long it has waited.  'error' is what
+ * 'reason'.  'has_oldest' says whether it has the oldest packet of the output
+ * queue: it is not known how long any other burst has waited.  'error' is what
  * netdev_send() returned.
  *
- * A burst that has nothing special takes some 30 instructions, including
+ * A burst with nothing special takes some 30 instructions, including
  * tx_cost_queue() and tx_cost_begin(). */
 static inline void
 tx_cost_end(struct tx_cost *tx, enum tx_cost_counter reason, size_t n_packets,
@@ -171,8 +170,8 @@ tx_cost_end(struct tx_cost *tx, enum tx_cost_counter reason, size_t n_packets,
     if (OVS_UNLIKELY(tx->special | (uint32_t) error)) {
         tx_cost_end__(tx, reason, n_packets, has_oldest, error, fresh);
     } else {
-        cost_recorder_tally(tx->recorder, tx->qid, reason, n_packets,
-                            TX_COST_MAX_PACKETS);
+        cost_tally(tx->recorder, tx->qid, reason, n_packets,
+                   TX_COST_MAX_PACKETS);
     }
 }
 

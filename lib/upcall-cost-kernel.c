@@ -40,9 +40,6 @@ VLOG_DEFINE_THIS_MODULE(upcall_cost_kernel);
 #define MEMINFO_DROPS 8
 #define MEMINFO_N 9
 
-/* Reading two clocks takes no longer than this. */
-#define RELATE_NS 1000
-
 /* Whether sockets' queues are to be watched, in bit 0, and how often that has
  * changed, in the others. */
 static ATOMIC(unsigned int) config_seq = 0;
@@ -114,7 +111,7 @@ upcall_cost_kernel_create(const struct dpif *dpif)
     kernel->account = cost_account_create(&upcall_cost_kernel_kind,
                                           dpif_name(dpif), NULL);
     ovs_mutex_lock(&mutex);
-    kernel->losses = cost_recorder_get(kernel->account, "sockets");
+    kernel->losses = cost_recorder_create(kernel->account, "sockets");
     ovs_list_push_back(&kernels, &kernel->list_node);
     ovs_mutex_unlock(&mutex);
     return kernel->account;
@@ -142,7 +139,8 @@ upcall_cost_kernel_destroy(struct cost_account *account)
 struct cost_recorder *
 upcall_cost_handler_start(struct cost_account *account)
 {
-    return account ? cost_recorder_get(account, get_subprogram_name()) : NULL;
+    return (account
+            ? cost_recorder_create(account, get_subprogram_name()) : NULL);
 }
 
 static unsigned int
@@ -163,30 +161,7 @@ queues_wanted(void)
 static uint64_t
 upcall_now(void)
 {
-    return cost_clock_now(upcall_cost_kernel_kind.name);
-}
-
-/* Reads CLOCK_MONOTONIC and the clock of cost accounting at the same time.  If
- * the thread was interrupted in between, tries again. */
-static void
-relate_clocks(struct upcall_cost_batch *batch)
-{
-    uint64_t best = UINT64_MAX;
-
-    for (int i = 0; i < 3 && best > RELATE_NS; i++) {
-        uint64_t before = upcall_now();
-        struct timespec now;
-        uint64_t took;
-
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        took = cost_clock_ns(upcall_now() - before);
-        if (took < best) {
-            best = took;
-            batch->start = before;
-            batch->start_ns = (now.tv_sec * UINT64_C(1000000000)
-                               + now.tv_nsec);
-        }
-    }
+    return cost_clock_now(upcall_cost_kernel_kind.event, 0);
 }
 
 /* Starts 'batch', for upcalls that the calling thread is going to receive,
@@ -196,15 +171,11 @@ void
 upcall_cost_batch_start(struct upcall_cost_batch *batch,
                         struct cost_recorder *recorder)
 {
-    batch->interval = cost_split_interval(&upcall_cost_config);
+    batch->interval = cost_sample_interval(&upcall_cost_config);
     batch->recorder = batch->interval ? recorder : NULL;
-    batch->split = false;
+    batch->sampled = false;
     batch->n = 0;
-    if (batch->recorder && queues_wanted()) {
-        relate_clocks(batch);
-    } else {
-        batch->start_ns = 0;
-    }
+    batch->upcalls[0].queued = false;
     *current_get() = batch;
 }
 
@@ -215,11 +186,37 @@ upcall_cost_batch_stop(void)
     *current_get() = NULL;
 }
 
-/* Returns the clock's reading if 'split', otherwise 0. */
-static uint64_t
-now_if(bool split)
+/* Returns the upcall that the calling thread's batch is at, or NULL if there
+ * is nothing to record. */
+static struct upcall_cost_upcall *
+current_upcall(void)
 {
-    return OVS_UNLIKELY(split) ? upcall_now() : 0;
+    struct upcall_cost_batch *batch = current_batch();
+
+    return batch ? &batch->upcalls[batch->n] : NULL;
+}
+
+/* Ends 'stage' of 'upcall' now, if it is sampled. */
+static void
+upcall_lap(struct upcall_cost_upcall *upcall,
+           enum upcall_cost_kernel_stage stage)
+{
+    if (OVS_UNLIKELY(upcall->span.sampled)) {
+        cost_span_lap(&upcall->span, stage, upcall_now());
+    }
+}
+
+/* Ends 'stage' of all upcalls of 'batch' now. */
+static void
+batch_lap(struct upcall_cost_batch *batch, enum upcall_cost_kernel_stage stage)
+{
+    uint64_t now = OVS_UNLIKELY(batch->sampled) ? upcall_now() : 0;
+
+    for (size_t i = 0; batch->sampled && i < batch->n; i++) {
+        if (batch->upcalls[i].span.sampled) {
+            cost_span_lap(&batch->upcalls[i].span, stage, now);
+        }
+    }
 }
 
 /* An upcall has been received. */
@@ -229,10 +226,9 @@ upcall_cost_received(void)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
-        struct upcall_cost_upcall *upcall = &batch->upcalls[batch->n];
-
-        upcall->split = cost_recorder_split(batch->recorder, batch->interval);
-        upcall->received = upcall_now();
+        cost_span_open(&batch->upcalls[batch->n].span, batch->recorder,
+                       cost_sample(batch->recorder, batch->interval),
+                       upcall_now());
     }
 }
 
@@ -240,12 +236,10 @@ upcall_cost_received(void)
 void
 upcall_cost_parsed(void)
 {
-    struct upcall_cost_batch *batch = current_batch();
+    struct upcall_cost_upcall *upcall = current_upcall();
 
-    if (batch) {
-        struct upcall_cost_upcall *upcall = &batch->upcalls[batch->n];
-
-        upcall->parsed = now_if(upcall->split);
+    if (upcall) {
+        upcall_lap(upcall, UPCALL_COST_K_PARSE);
     }
 }
 
@@ -269,46 +263,25 @@ upcall_cost_failed(const struct dpif_upcall *dupcall, int error)
     }
 }
 
-/* Initializes 'event' with what is known of 'upcall', which ends 'now', when
- * it has been translated.  It began when it was put into the queue, if that is
- * known, or when it was received. */
+/* Records 'upcall', which ends 'now'.  It began when it was put into the
+ * queue, if that is known, or when it was received. */
 static void
-init_event(struct cost_event *event, const struct upcall_cost_batch *batch,
-           const struct upcall_cost_upcall *upcall, uint64_t now)
-{
-    uint64_t queue = 0;
-
-    cost_event_init(event);
-    if (upcall->queued_ns && batch->start_ns) {
-        uint64_t ticks = cost_clock_between(batch->start, upcall->received);
-        uint64_t received_ns = batch->start_ns + cost_clock_ns(ticks);
-
-        queue = cost_clock_ticks(cost_clock_between(upcall->queued_ns,
-                                                    received_ns));
-        if (upcall->split) {
-            cost_event_add(event, UPCALL_COST_K_QUEUE, queue);
-        }
-    }
-    event->total = queue + cost_clock_between(upcall->received, now);
-    if (upcall->split) {
-        cost_event_add(event, UPCALL_COST_K_PARSE,
-                       cost_clock_between(upcall->received, upcall->parsed));
-        cost_event_add(event, UPCALL_COST_K_TRANSLATE,
-                       cost_clock_between(upcall->parsed, upcall->translated));
-    }
-}
-
-/* Records 'event', of 'upcall'. */
-static void
-record_upcall(const struct upcall_cost_batch *batch,
-              const struct upcall_cost_upcall *upcall,
-              const struct cost_event *event)
+upcall_finish(struct upcall_cost_upcall *upcall, uint64_t now)
 {
     const struct cost_details details = {
         upcall_cost_get_details, upcall->flow, upcall->packet_len
     };
 
-    cost_record(batch->recorder, upcall->class, event, &details);
+    if (upcall->queued) {
+        cost_entry_add(&upcall->span.entry, UPCALL_COST_K_TOTAL,
+                       upcall->queue_ns);
+        if (upcall->span.sampled) {
+            cost_entry_add(&upcall->span.entry, UPCALL_COST_K_QUEUE,
+                           upcall->queue_ns);
+        }
+    }
+    cost_span_finish(&upcall->span, now, upcall->span.entry.class, NULL,
+                     &details);
 }
 
 /* It has been translated, from a packet of 'flow' to 'actions', with the
@@ -329,20 +302,20 @@ upcall_cost_translated(const struct dpif_upcall *dupcall,
     }
 
     upcall = &batch->upcalls[batch->n];
-    upcall->translated = now_if(upcall->split);
-    upcall->class = upcall_cost_class(dupcall_type(dupcall), flow, actions);
+    upcall_lap(upcall, UPCALL_COST_K_TRANSLATE);
+    upcall->span.entry.class = upcall_cost_class(dupcall_type(dupcall), flow,
+                                                 actions);
     upcall->flow = flow;
     upcall->packet_len = dp_packet_size(&dupcall->packet);
     if (!error) {
-        batch->split |= upcall->split;
-        batch->n++;
+        batch->sampled |= upcall->span.sampled;
+        if (++batch->n < UPCALL_COST_MAX_BATCH) {
+            batch->upcalls[batch->n].queued = false;
+        }
     } else {
         /* It does not take part in the rest. */
-        struct cost_event event;
-
-        init_event(&event, batch, upcall,
-                   upcall->split ? upcall->translated : upcall_now());
-        record_upcall(batch, upcall, &event);
+        upcall_finish(upcall, (upcall->span.sampled ? upcall->span.last
+                               : upcall_now()));
     }
 }
 
@@ -354,17 +327,16 @@ upcall_cost_batch_complete(void)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
-        batch->complete = now_if(batch->split);
+        batch_lap(batch, UPCALL_COST_K_WAIT);
         batch->n_installed = 0;
-        cost_timer_init(&batch->timer);
-        cost_timer_start(&batch->timer, NULL, 0);
+        cost_span_init(&batch->span);
+        cost_span_begin(&batch->span, NULL, 0);
     }
 }
 
 /* All that installing the flow of the batch's next upcall takes has been
  * prepared.  'put' is the operation that will add it to the datapath, or NULL
- * if it is not to be added, for the reason that cost_timer_count() was
- * given. */
+ * if it is not to be added, for the reason that cost_outcome() was given. */
 void
 upcall_cost_installed(const struct dpif_op *put)
 {
@@ -375,8 +347,8 @@ upcall_cost_installed(const struct dpif_op *put)
             = &batch->upcalls[batch->n_installed++];
 
         upcall->put = put;
-        upcall->counter = batch->timer.event.counter;
-        batch->timer.event.counter = COST_NO_COUNTER;
+        upcall->span.entry.counter = batch->span.entry.counter;
+        batch->span.entry.counter = COST_NO_COUNTER;
     }
 }
 
@@ -387,8 +359,8 @@ upcall_cost_operating(void)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
-        cost_timer_cancel(&batch->timer);
-        batch->operating = now_if(batch->split);
+        cost_span_cancel(&batch->span);
+        batch_lap(batch, UPCALL_COST_K_INSTALL);
     }
 }
 
@@ -405,40 +377,31 @@ upcall_cost_operated(void)
     uint64_t now = upcall_now();
 
     for (size_t i = 0; i < batch->n; i++) {
-        const struct upcall_cost_upcall *upcall = &batch->upcalls[i];
-        struct cost_event event;
+        struct upcall_cost_upcall *upcall = &batch->upcalls[i];
+        struct cost_entry *entry = &upcall->span.entry;
 
-        init_event(&event, batch, upcall, now);
-        event.counter = upcall->counter;
         if (upcall->put) {
-            event.counter = (!upcall->put->error ? UPCALL_COST_INSTALLED
-                             : upcall->put->error == EEXIST
-                             ? UPCALL_COST_DUPLICATE
-                             : UPCALL_COST_REFUSED);
+            entry->counter = (!upcall->put->error ? UPCALL_COST_INSTALLED
+                              : upcall->put->error == EEXIST
+                              ? UPCALL_COST_DUPLICATE
+                              : UPCALL_COST_REFUSED);
         }
-        if (OVS_UNLIKELY(upcall->split)) {
-            uint64_t operate = cost_clock_between(batch->operating, now);
-
-            cost_event_add(&event, UPCALL_COST_K_WAIT,
-                           cost_clock_between(upcall->translated,
-                                              batch->complete));
-            cost_event_add(&event, UPCALL_COST_K_INSTALL,
-                           cost_clock_between(batch->complete,
-                                              batch->operating));
-            cost_event_add(&event, UPCALL_COST_K_OPERATE, operate);
-            if (event.marked & 1u << UPCALL_COST_K_QUEUE) {
-                cost_event_add(&event, UPCALL_COST_K_OVERHEAD,
-                               event.stages[UPCALL_COST_K_QUEUE] + operate);
+        if (OVS_UNLIKELY(upcall->span.sampled)) {
+            cost_span_lap(&upcall->span, UPCALL_COST_K_OPERATE, now);
+            if (upcall->queued) {
+                cost_entry_add(entry, UPCALL_COST_K_OVERHEAD,
+                               upcall->queue_ns + cost_clock_ns(
+                                   upcall->span.laps[UPCALL_COST_K_OPERATE]));
             }
         }
         if (!i) {
             /* Once per batch. */
-            cost_event_add(&event, UPCALL_COST_K_BATCH, batch->n);
+            cost_entry_add(entry, UPCALL_COST_K_BATCH, batch->n);
         }
-        record_upcall(batch, upcall, &event);
+        upcall_finish(upcall, now);
     }
     batch->n = 0;
-    batch->split = false;
+    batch->sampled = false;
 }
 
 /* Sockets. */
@@ -590,7 +553,17 @@ upcall_cost_socket_received(struct upcall_cost_socket *socket,
         ns = upcall_cost_queue_received(socket->queue, msg->data, msg->size);
     }
     if (batch) {
-        batch->upcalls[batch->n].queued_ns = ns;
+        struct upcall_cost_upcall *upcall = &batch->upcalls[batch->n];
+
+        upcall->queued = ns != 0;
+        if (ns) {
+            struct timespec ts;
+            uint64_t now;
+
+            clock_gettime(CLOCK_MONOTONIC, &ts);
+            now = ts.tv_sec * UINT64_C(1000000000) + ts.tv_nsec;
+            upcall->queue_ns = now > ns ? now - ns : 0;
+        }
         count_unknown(batch->recorder, UPCALL_COST_QUEUE_UNKNOWN,
                       socket->queue && !ns);
     }

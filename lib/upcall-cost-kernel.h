@@ -31,8 +31,8 @@ struct upcall_cost_socket;
  *
  * A handler thread reads a batch of upcalls, one by one, and translates each
  * of them at once; then it installs the flows and executes the actions of all
- * of them together.  So upcalls of a batch overlap, and the points in time
- * between which their stages lie are kept for each upcall in an array:
+ * of them together.  So upcalls of a batch overlap, and each has a span of its
+ * own:
  *
  *     struct upcall_cost_batch batch;
  *
@@ -55,7 +55,7 @@ struct upcall_cost_socket;
  * The hooks apply to the batch that the calling thread has started.  While
  * there is none, or accounting is off, they do nothing.  The clock is read
  * when an upcall has been received and when the batch is done, and in between
- * only if the upcall is one of those that are split into stages.
+ * only if the upcall, or one of the batch, is sampled.
  *
  * The functions for sockets are called by lib/dpif-netlink.c.  The kernel
  * counts for each socket the upcalls that it drops because the socket's buffer
@@ -78,28 +78,20 @@ struct upcall_cost_socket;
 
 /* An upcall of a batch. */
 struct upcall_cost_upcall {
-    uint64_t queued_ns;                 /* CLOCK_MONOTONIC, 0 if unknown. */
-    uint64_t received;                  /* Points in time, in ticks. */
-    uint64_t parsed;                    /* If it is to be split. */
-    uint64_t translated;                /* If it is to be split. */
-    size_t class;
+    struct cost_span span;
+    bool queued;                        /* Is 'queue_ns' known? */
+    uint64_t queue_ns;                  /* In the socket's queue. */
     const struct flow *flow;
     uint32_t packet_len;
-    uint8_t counter;                    /* Or COST_NO_COUNTER. */
-    bool split;                         /* Into stages? */
     const struct dpif_op *put;          /* That installs the flow, or NULL. */
 };
 
 /* On the stack of the code that starts and stops it. */
 struct upcall_cost_batch {
     struct cost_recorder *recorder;     /* NULL if accounting is off. */
-    struct cost_timer timer;            /* Takes cost_timer_count(). */
-    uint64_t start_ns;                  /* CLOCK_MONOTONIC, and the same */
-    uint64_t start;                     /* in ticks, if queues are watched. */
-    uint64_t complete;                  /* Points in time, in ticks, if one */
-    uint64_t operating;                 /* of its upcalls is to be split. */
-    uint32_t interval;                  /* One in so many is split. */
-    bool split;                         /* Is one of them? */
+    struct cost_span span;              /* Takes cost_outcome(). */
+    uint32_t interval;                  /* One in so many is sampled. */
+    bool sampled;                       /* Is one of these? */
     size_t n;                           /* Upcalls translated so far. */
     size_t n_installed;
     struct upcall_cost_upcall upcalls[UPCALL_COST_MAX_BATCH];

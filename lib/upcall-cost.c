@@ -53,85 +53,42 @@ struct upcall_cost_details {
 static void upcall_cost_format_class(size_t class, struct ds *);
 
 struct cost_config upcall_cost_config
-    = COST_CONFIG_INITIALIZER("upcall", COST_DEFAULT_SPLIT_INTERVAL, NULL);
+    = COST_CONFIG_INITIALIZER("upcall", COST_DEFAULT_SAMPLE_INTERVAL, NULL);
 
-/* What an upcall is, in both datapaths, to marks and counts. */
-static const char upcall_name[] = "upcall";
-
-/* Words of upcalls that are kept back. */
-#define UPCALL_COST_N_PENDING 128
-
-static const char *const netdev_stages[UPCALL_COST_N_STAGES] = {
-    [UPCALL_COST_PARSE] = "parse",
-    [UPCALL_COST_TRANSLATE] = "translate",
-    [UPCALL_COST_INSTALL] = "install",
-    [UPCALL_COST_EXECUTE] = "execute",
-    [UPCALL_COST_TOTAL] = "total",
+static const struct cost_column netdev_stages[] = {
+    UPCALL_COST_STAGES(COST_COLUMN)
 };
 
-static const char *const kernel_stages[UPCALL_COST_K_N_STAGES] = {
-    [UPCALL_COST_K_QUEUE] = "queue",
-    [UPCALL_COST_K_PARSE] = "parse",
-    [UPCALL_COST_K_TRANSLATE] = "translate",
-    [UPCALL_COST_K_WAIT] = "wait",
-    [UPCALL_COST_K_INSTALL] = "install",
-    [UPCALL_COST_K_OPERATE] = "operate",
-    [UPCALL_COST_K_OVERHEAD] = "overhead",
-    [UPCALL_COST_K_BATCH] = "batch",
-    [UPCALL_COST_K_TOTAL] = "total",
+static const struct cost_column kernel_stages[] = {
+    UPCALL_COST_K_STAGES(COST_COLUMN)
 };
 
-static const char *const counters[UPCALL_COST_N_COUNTERS] = {
-    [UPCALL_COST_INSTALLED] = "installed",
-    [UPCALL_COST_FLOW_LIMIT] = "flow-limit",
-    [UPCALL_COST_NO_RECIRC] = "no-recirc-context",
-    [UPCALL_COST_DUPLICATE] = "duplicate",
-    [UPCALL_COST_REFUSED] = "refused",
-    [UPCALL_COST_LOST_LOCK] = "lock",
-    [UPCALL_COST_LOST_BRIDGE] = "no-bridge",
-    [UPCALL_COST_LOST_ERROR] = "error",
-    [UPCALL_COST_LOST_OVERRUN] = "overrun",
-    [UPCALL_COST_QUEUE_UNKNOWN] = "unknown",
-    [UPCALL_COST_QUEUE_ORPHAN] = "orphan",
+static const struct cost_column counters[] = {
+    UPCALL_COST_COUNTERS(COST_COLUMN)
 };
 
-/* Upcalls in the userspace datapath. */
+/* What an upcall is, in both datapaths, to laps and outcomes. */
+static const char upcall_event[] = "upcall";
+
+#define UPCALL_COST_KIND(STAGES)                                            \
+    .event = upcall_event,                                                  \
+    .config = &upcall_cost_config,                                          \
+    .stages = STAGES,                                                       \
+    .n_stages = ARRAY_SIZE(STAGES),                                         \
+    .counters = counters,                                                   \
+    .n_counters = ARRAY_SIZE(counters),                                     \
+    .n_classes = UPCALL_COST_N_CLASSES,                                     \
+    .format_class = upcall_cost_format_class,                               \
+    .n_slowest = COST_MAX_SLOWEST,                                          \
+    .n_details = DIV_ROUND_UP(sizeof(struct upcall_cost_details),           \
+                              sizeof(uint64_t)),                            \
+    .typed_names = true
+
 const struct cost_kind upcall_cost_netdev_kind = {
-    .name = upcall_name,
-    .config = &upcall_cost_config,
-    .stages = netdev_stages,
-    .n_stages = UPCALL_COST_N_STAGES,
-    .counters = counters,
-    .n_counters = UPCALL_COST_N_COUNTERS,
-    .n_classes = UPCALL_COST_N_CLASSES,
-    .format_class = upcall_cost_format_class,
-    .n_slowest = COST_MAX_SLOWEST,
-    .n_details = DIV_ROUND_UP(sizeof(struct upcall_cost_details),
-                              sizeof(uint64_t)),
-    .n_pending = UPCALL_COST_N_PENDING,
-    .typed_names = true,
-};
-
-/* Upcalls from the kernel datapath. */
-static const char *const kernel_units[UPCALL_COST_K_N_STAGES] = {
-    [UPCALL_COST_K_BATCH] = "upcalls",
+    UPCALL_COST_KIND(netdev_stages)
 };
 const struct cost_kind upcall_cost_kernel_kind = {
-    .name = upcall_name,
-    .config = &upcall_cost_config,
-    .stages = kernel_stages,
-    .n_stages = UPCALL_COST_K_N_STAGES,
-    .values = 1 << UPCALL_COST_K_BATCH,
-    .units = kernel_units,
-    .counters = counters,
-    .n_counters = UPCALL_COST_N_COUNTERS,
-    .n_classes = UPCALL_COST_N_CLASSES,
-    .format_class = upcall_cost_format_class,
-    .n_slowest = COST_MAX_SLOWEST,
-    .n_details = DIV_ROUND_UP(sizeof(struct upcall_cost_details),
-                              sizeof(uint64_t)),
-    .n_pending = UPCALL_COST_N_PENDING,
-    .typed_names = true,
+    UPCALL_COST_KIND(kernel_stages)
 };
 
 /* Classes. */
@@ -306,18 +263,18 @@ get_details_miniflow(uint64_t *words, const void *miniflow, size_t packet_len)
 /* Does what upcall_cost_miss_stop() does if accounting is on, for an upcall
  * that did not fail. */
 void
-upcall_cost_miss_stop__(struct cost_timer *timer, const struct flow *flow,
+upcall_cost_miss_stop__(struct cost_span *span, const struct flow *flow,
                         const struct miniflow *miniflow, uint32_t packet_len,
                         const struct ofpbuf *actions)
 {
-    cost_timer_leave(timer, UPCALL_COST_INSTALL,
+    cost_span_leave(span, UPCALL_COST_INSTALL,
                      upcall_cost_class(UPCALL_COST_MISS, flow, actions),
                      get_details_miniflow, miniflow, packet_len);
 }
 
 /* Does what upcall_cost_action_stop() does if accounting is on. */
 void
-upcall_cost_action_stop__(struct cost_timer *timer,
+upcall_cost_action_stop__(struct cost_span *span,
                           const struct nlattr *userdata,
                           const struct flow *flow, uint32_t packet_len,
                           const struct ofpbuf *actions, int error)
@@ -326,22 +283,22 @@ upcall_cost_action_stop__(struct cost_timer *timer,
 
     if (!error || error == ENOSPC
         || (error == EAGAIN && type != UPCALL_COST_BAD)) {
-        cost_timer_stop(timer, UPCALL_COST_EXECUTE,
+        cost_span_end(span, UPCALL_COST_EXECUTE,
                         upcall_cost_class(type, flow, actions),
                         upcall_cost_get_details, flow, packet_len);
     } else {
-        upcall_cost_fail__(timer, type, error);
+        upcall_cost_fail__(span, type, error);
     }
 }
 
-/* Ends the upcall of 'timer' and 'type', which failed with 'error'. */
+/* Ends the upcall of 'span' and 'type', which failed with 'error'. */
 void
-upcall_cost_fail__(struct cost_timer *timer, enum upcall_cost_type type,
+upcall_cost_fail__(struct cost_span *span, enum upcall_cost_type type,
                    int error)
 {
-    struct cost_recorder *recorder = timer->recorder;
+    struct cost_recorder *recorder = span->recorder;
 
-    cost_timer_cancel(timer);
+    cost_span_cancel(span);
     cost_count(recorder, type << UPCALL_COST_N_FEATURES,
                (error == ENODEV ? UPCALL_COST_LOST_BRIDGE
                 : UPCALL_COST_LOST_ERROR), 1);
@@ -496,13 +453,13 @@ upcall_cost_format_details(const char *account, const uint64_t *words,
     free(name);
 }
 
-static void
-upcall_cost_details_to_json(const char *account, const uint64_t *words,
-                            struct json *json)
+static struct json *
+upcall_cost_details_to_json(const char *account, const uint64_t *words)
 {
     const struct upcall_cost_details *details = (const void *) words;
     odp_port_t port_no = details->flow.in_port.odp_port;
     char *name = port_name(account, port_no);
+    struct json *json = json_object_create();
     struct ds s = DS_EMPTY_INITIALIZER;
 
     format_flow(&details->flow, &s);
@@ -516,6 +473,7 @@ upcall_cost_details_to_json(const char *account, const uint64_t *words,
     json_object_put_string(json, "flow", ds_cstr(&s));
     ds_destroy(&s);
     free(name);
+    return json;
 }
 
 /* Registers the upcall/cost-* commands. */
@@ -526,18 +484,11 @@ upcall_cost_init(void)
         &upcall_cost_netdev_kind,
         &upcall_cost_kernel_kind,
     };
-    static const struct cost_counter_group groups[] = {
-        { "flows", UPCALL_COST_INSTALLED, UPCALL_COST_LOST_LOCK, false },
-        { "lost", UPCALL_COST_LOST_LOCK, UPCALL_COST_QUEUE_UNKNOWN, true },
-        { "queue", UPCALL_COST_QUEUE_UNKNOWN, UPCALL_COST_N_COUNTERS, false },
-    };
     static const struct cost_report report = {
         .prefix = "upcall",
         .object = "datapath",
         .kinds = kinds,
         .n_kinds = ARRAY_SIZE(kinds),
-        .groups = groups,
-        .n_groups = ARRAY_SIZE(groups),
         .class_from_string = upcall_cost_class_from_string,
         .class_help = "miss, slow-path, controller, sflow, ipfix, sample, bad "
                       "or unknown, followed by any of +ct, +nat, "

@@ -19,7 +19,7 @@
 
 #include <errno.h>
 
-#include "cost.h"
+#include "cost-span.h"
 #include "dpif.h"
 #include "flow.h"
 
@@ -31,53 +31,87 @@ struct ofpbuf;
  * ==================
  *
  * The hooks that the datapaths and ofproto-dpif-upcall call, on top of
- * lib/cost.h.  Each stage, class and counter is defined in
+ * lib/cost-span.h.  Each class is defined in
  * Documentation/topics/upcall-cost.rst.
  */
 
 /* Stages of an upcall in the userspace datapath. */
+#define UPCALL_COST_STAGES(COLUMN)                                          \
+    COLUMN(UPCALL_COST_PARSE, "parse", NULL, 0,                             \
+           "From when no flow was found for the packet, or an action asked " \
+           "for the upcall, until its type, bridge and port are known.")    \
+    COLUMN(UPCALL_COST_TRANSLATE, "translate", NULL, 0,                     \
+           "The OpenFlow lookup, which makes datapath actions, or sends "   \
+           "the sample or packet-in.")                                      \
+    COLUMN(UPCALL_COST_INSTALL, "install", NULL, 0,                         \
+           "Adding the ukey, and, after 'execute', the datapath flow.")     \
+    COLUMN(UPCALL_COST_EXECUTE, "execute", NULL, 0,                         \
+           "Executing the actions on the packet.")                          \
+    COLUMN(UPCALL_COST_TOTAL, "total", NULL, 0,                             \
+           "The whole upcall, without upcalls and bursts within it.")
+
 enum upcall_cost_stage {
-    UPCALL_COST_PARSE,          /* Until ofproto knows what the upcall is. */
-    UPCALL_COST_TRANSLATE,      /* OpenFlow lookup and translation. */
-    UPCALL_COST_INSTALL,        /* Ukey and datapath flow. */
-    UPCALL_COST_EXECUTE,        /* Actions on the packet. */
-    UPCALL_COST_TOTAL,
+    UPCALL_COST_STAGES(COST_ENUM)
     UPCALL_COST_N_STAGES
 };
 
 /* Stages of an upcall from the kernel datapath. */
+#define UPCALL_COST_K_STAGES(COLUMN)                                        \
+    COLUMN(UPCALL_COST_K_QUEUE, "queue", NULL, 0,                           \
+           "In the queue of the handler's socket; only if "                 \
+           "cost-kernel-queue is true.")                                    \
+    COLUMN(UPCALL_COST_K_PARSE, "parse", NULL, 0,                           \
+           "From when the upcall was received until its type, bridge and "  \
+           "port are known.")                                               \
+    COLUMN(UPCALL_COST_K_TRANSLATE, "translate", NULL, 0,                   \
+           "The OpenFlow lookup, which makes datapath actions.")            \
+    COLUMN(UPCALL_COST_K_WAIT, "wait", NULL, 0,                             \
+           "Until the other upcalls of the batch have been received and "   \
+           "translated.")                                                   \
+    COLUMN(UPCALL_COST_K_INSTALL, "install", NULL, 0,                       \
+           "Adding the batch's ukeys and preparing its operations.")        \
+    COLUMN(UPCALL_COST_K_OPERATE, "operate", NULL, 0,                       \
+           "Until the kernel, and tc, have done the batch's operations.")   \
+    COLUMN(UPCALL_COST_K_OVERHEAD, "overhead", NULL, 0,                     \
+           "'queue' and 'operate' together.")                               \
+    COLUMN(UPCALL_COST_K_BATCH, "batch", "upcalls", 0,                      \
+           "Upcalls in a batch; each batch counts once.")                   \
+    COLUMN(UPCALL_COST_K_TOTAL, "total", NULL, 0,                           \
+           "The whole upcall, from 'queue' on if that is known.")
+
 enum upcall_cost_kernel_stage {
-    UPCALL_COST_K_QUEUE,        /* In the socket's queue. */
-    UPCALL_COST_K_PARSE,        /* Received, until ofproto knows what it is. */
-    UPCALL_COST_K_TRANSLATE,    /* OpenFlow lookup and translation. */
-    UPCALL_COST_K_WAIT,         /* For the rest of the batch. */
-    UPCALL_COST_K_INSTALL,      /* Ukeys, and preparing operations. */
-    UPCALL_COST_K_OPERATE,      /* Kernel installs flows, executes actions. */
-    UPCALL_COST_K_OVERHEAD,     /* 'queue' and 'operate'. */
-    UPCALL_COST_K_BATCH,        /* A number: upcalls in the batch. */
-    UPCALL_COST_K_TOTAL,
+    UPCALL_COST_K_STAGES(COST_ENUM)
     UPCALL_COST_K_N_STAGES
 };
 
-/* What became of the flow of an upcall, or why an upcall was lost. */
+#define UPCALL_COST_COUNTERS(COLUMN)                                        \
+    COLUMN(UPCALL_COST_INSTALLED, "installed", "flows", 0,                  \
+           "A datapath flow was added.")                                    \
+    COLUMN(UPCALL_COST_FLOW_LIMIT, "flow-limit", "flows", 0,                \
+           "No flow was added: there are as many as there may be.")         \
+    COLUMN(UPCALL_COST_NO_RECIRC, "no-recirc-context", "flows", 0,          \
+           "No flow was added: the state of the packet's recirculation ID " \
+           "is being freed.")                                               \
+    COLUMN(UPCALL_COST_DUPLICATE, "duplicate", "flows", 0,                  \
+           "No flow was added: another upcall has added it, or a "          \
+           "revalidator is changing it.")                                   \
+    COLUMN(UPCALL_COST_REFUSED, "refused", "flows", 0,                      \
+           "The kernel did not add the flow.")                              \
+    COLUMN(UPCALL_COST_LOST_LOCK, "lock", "lost", COST_LOST,                \
+           "Upcalls were disabled for a reconfiguration of ofproto.")       \
+    COLUMN(UPCALL_COST_LOST_BRIDGE, "no-bridge", "lost", COST_LOST,         \
+           "No bridge has the port or tunnel, or the bridge is gone.")      \
+    COLUMN(UPCALL_COST_LOST_ERROR, "error", "lost", COST_LOST,              \
+           "The upcall failed for another reason.")                         \
+    COLUMN(UPCALL_COST_LOST_OVERRUN, "overrun", "lost", COST_LOST,          \
+           "The buffer of the handler's socket was full.")                  \
+    COLUMN(UPCALL_COST_QUEUE_UNKNOWN, "unknown", "queue", 0,                \
+           "The time of an upcall in the watched queue is not known.")      \
+    COLUMN(UPCALL_COST_QUEUE_ORPHAN, "orphan", "queue", 0,                  \
+           "The watched queue has a record of an upcall that was lost.")
+
 enum upcall_cost_counter {
-    /* Flow installed, or the reason why not. */
-    UPCALL_COST_INSTALLED,
-    UPCALL_COST_FLOW_LIMIT,     /* Datapath flow limit reached. */
-    UPCALL_COST_NO_RECIRC,      /* Recirculation context is being freed. */
-    UPCALL_COST_DUPLICATE,      /* Flow exists or is just being changed. */
-    UPCALL_COST_REFUSED,        /* The kernel did not add it. */
-
-    /* Upcall lost, with the reason. */
-    UPCALL_COST_LOST_LOCK,      /* Upcalls disabled for reconfiguration. */
-    UPCALL_COST_LOST_BRIDGE,    /* No bridge has the port, or it is gone. */
-    UPCALL_COST_LOST_ERROR,     /* Anything else. */
-    UPCALL_COST_LOST_OVERRUN,   /* Socket's buffer was full. */
-
-    /* Of sockets whose queues are watched. */
-    UPCALL_COST_QUEUE_UNKNOWN,  /* Upcall whose time in it is not known. */
-    UPCALL_COST_QUEUE_ORPHAN,   /* Record of an upcall that was dropped. */
-
+    UPCALL_COST_COUNTERS(COST_ENUM)
     UPCALL_COST_N_COUNTERS
 };
 
@@ -110,13 +144,13 @@ extern const struct cost_kind upcall_cost_netdev_kind;
 extern const struct cost_kind upcall_cost_kernel_kind;
 
 /* Hooks for the datapaths. */
-static inline void upcall_cost_miss_stop(struct cost_timer *,
+static inline void upcall_cost_miss_stop(struct cost_span *,
                                          const struct flow *,
                                          const struct miniflow *,
                                          uint32_t packet_len,
                                          const struct ofpbuf *actions,
                                          int error);
-static inline void upcall_cost_action_stop(struct cost_timer *,
+static inline void upcall_cost_action_stop(struct cost_span *,
                                            const struct nlattr *userdata,
                                            const struct flow *,
                                            uint32_t packet_len,
@@ -136,54 +170,54 @@ void upcall_cost_get_details(uint64_t *details, const void *flow,
 /* Commands. */
 void upcall_cost_init(void);
 
-void upcall_cost_miss_stop__(struct cost_timer *, const struct flow *,
+void upcall_cost_miss_stop__(struct cost_span *, const struct flow *,
                              const struct miniflow *, uint32_t packet_len,
                              const struct ofpbuf *actions);
-void upcall_cost_action_stop__(struct cost_timer *,
+void upcall_cost_action_stop__(struct cost_span *,
                                const struct nlattr *userdata,
                                const struct flow *, uint32_t packet_len,
                                const struct ofpbuf *actions, int error);
-void upcall_cost_fail__(struct cost_timer *, enum upcall_cost_type, int error);
+void upcall_cost_fail__(struct cost_span *, enum upcall_cost_type, int error);
 
 /* Stops the upcall for a flow miss that the userspace datapath started with
- * cost_timer_start() on 'timer', and leaves it open when it ends.  It was for
+ * cost_span_begin() on 'span', and leaves it open when it ends.  It was for
  * a packet of 'flow', of which 'miniflow' is a copy that stays valid until
  * then, that was 'packet_len' bytes long, and led to 'actions'.  'error' is
  * what the upcall callback returned: 0, ENOSPC if no flow is to be installed,
  * or another value if the upcall failed.
  *
- * The time since the latest mark belongs to installing the flow. */
+ * The time since the latest lap belongs to installing the flow. */
 static inline void
-upcall_cost_miss_stop(struct cost_timer *timer, const struct flow *flow,
+upcall_cost_miss_stop(struct cost_span *span, const struct flow *flow,
                       const struct miniflow *miniflow, uint32_t packet_len,
                       const struct ofpbuf *actions, int error)
 {
-    if (!timer->recorder) {
-        cost_timer_cancel(timer);
+    if (!span->recorder) {
+        cost_span_cancel(span);
     } else if (OVS_LIKELY(!error || error == ENOSPC)) {
-        upcall_cost_miss_stop__(timer, flow, miniflow, packet_len, actions);
+        upcall_cost_miss_stop__(span, flow, miniflow, packet_len, actions);
     } else {
-        upcall_cost_fail__(timer, UPCALL_COST_MISS, error);
+        upcall_cost_fail__(span, UPCALL_COST_MISS, error);
     }
 }
 
 /* Stops the upcall for an action with 'userdata' that the userspace datapath
- * started with cost_timer_start() on 'timer'.  It was for a packet of 'flow'
+ * started with cost_span_begin() on 'span'.  It was for a packet of 'flow'
  * that was 'packet_len' bytes long, and led to 'actions'.  'error' is what the
  * upcall callback returned: 0, ENOSPC or EAGAIN if there is nothing to be done
  * with the packet, or another value if the upcall failed.
  *
- * The time since the latest mark belongs to executing actions. */
+ * The time since the latest lap belongs to executing actions. */
 static inline void
-upcall_cost_action_stop(struct cost_timer *timer,
+upcall_cost_action_stop(struct cost_span *span,
                         const struct nlattr *userdata, const struct flow *flow,
                         uint32_t packet_len, const struct ofpbuf *actions,
                         int error)
 {
-    if (!timer->recorder) {
-        cost_timer_cancel(timer);
+    if (!span->recorder) {
+        cost_span_cancel(span);
     } else {
-        upcall_cost_action_stop__(timer, userdata, flow, packet_len, actions,
+        upcall_cost_action_stop__(span, userdata, flow, packet_len, actions,
                                   error);
     }
 }

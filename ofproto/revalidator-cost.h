@@ -20,70 +20,119 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "cost.h"
-#include "ovs-thread.h"
+#include "cost-book.h"
 
 struct revalidator_cost;
 
 /* What revalidation costs.
  * ========================
  *
- * The hooks that ofproto-dpif-upcall and the datapaths call, on top of
- * lib/cost.h.  Each datapath has two accounts: one of rounds, which the
- * leading revalidator thread records, and one of each thread's share of them.
- * Each stage, class and counter is defined in
- * Documentation/topics/revalidator-cost.rst.
+ * The hooks that ofproto-dpif-upcall calls, on top of lib/cost.h.  Each
+ * datapath has two accounts: one of rounds, which the leading revalidator
+ * thread records, and one of each thread's share of a round.
  *
  *
  * Thread-safety
  * =============
  *
- * A round belongs to the threads that take part in it, of which one leads.
- * Those functions below that say who calls them rely on that; the others may
- * be called by any thread, and do nothing in one that is not in a round. */
+ * A round belongs to the threads that take part in it.  Functions whose
+ * comments say who calls them rely on that.  Any thread may call the other
+ * functions. */
 
 /* Stages of a round. */
+#define REVALIDATOR_COST_ROUND_STAGES(COLUMN)                                 \
+    COLUMN(REVALIDATOR_COST_R_IDLE, "idle", NULL, COST_APART,                 \
+           "Since the previous round, until the leading thread wakes up.")    \
+    COLUMN(REVALIDATOR_COST_R_START, "start", NULL, 0,                        \
+           "Until the dump has been requested from the datapath.")            \
+    COLUMN(REVALIDATOR_COST_R_DUMP, "dump", NULL, 0,                          \
+           "Until all threads have got and revalidated their flows.")         \
+    COLUMN(REVALIDATOR_COST_R_SWEEP, "sweep", NULL, 0,                        \
+           "Until all threads have looked for flows to be deleted.")          \
+    COLUMN(REVALIDATOR_COST_R_FINISH, "finish", NULL, 0,                      \
+           "Until the new flow limit is known.")                              \
+    COLUMN(REVALIDATOR_COST_R_THREADS, "threads", "threads", 0,               \
+           "Revalidator threads: all of them.")                               \
+    COLUMN(REVALIDATOR_COST_R_FLOWS, "flows", "flows", 0,                     \
+           "Flows that all threads have dumped.")                             \
+    COLUMN(REVALIDATOR_COST_R_LIMIT, "limit", "flows", 0,                     \
+           "The flow limit after the round.")                                 \
+    COLUMN(REVALIDATOR_COST_R_TOTAL, "total", NULL, 0,                        \
+           "All times but 'idle': upcall/show's dump duration.")
 enum revalidator_cost_round_stage {
-    REVALIDATOR_COST_R_IDLE,    /* Since the round before. */
-    REVALIDATOR_COST_R_START,   /* Until the dump has been requested. */
-    REVALIDATOR_COST_R_DUMP,    /* Until all threads have revalidated. */
-    REVALIDATOR_COST_R_SWEEP,   /* Until all threads have swept. */
-    REVALIDATOR_COST_R_FINISH,  /* Until the new flow limit is known. */
-    REVALIDATOR_COST_R_THREADS, /* A number: of threads. */
-    REVALIDATOR_COST_R_FLOWS,   /* A number: flows that were dumped. */
-    REVALIDATOR_COST_R_LIMIT,   /* A number: the flow limit afterwards. */
-    REVALIDATOR_COST_R_TOTAL,   /* All times but 'idle'. */
-    REVALIDATOR_COST_R_N_STAGES
+    REVALIDATOR_COST_ROUND_STAGES(COST_ENUM) REVALIDATOR_COST_R_N_STAGES
 };
 
 /* Stages of a thread's share of a round. */
+#define REVALIDATOR_COST_STAGES(COLUMN)                                       \
+    COLUMN(REVALIDATOR_COST_IDLE, "idle", NULL, COST_APART,                   \
+           "Since the thread's previous share.")                              \
+    COLUMN(REVALIDATOR_COST_LEAD, "lead", NULL, 0,                            \
+           "The round's 'start' and 'finish', in the leading thread only.")   \
+    COLUMN(REVALIDATOR_COST_LOCK, "lock", NULL, 0,                            \
+           "Waiting for the mutex that serializes reading from the dump.")    \
+    COLUMN(REVALIDATOR_COST_KERNEL, "kernel", NULL, 0,                        \
+           "Reading from the kernel, in its datapath, with that mutex held.") \
+    COLUMN(REVALIDATOR_COST_DUMP, "dump", NULL, 0,                            \
+           "The rest of getting flows: finding flows in the messages, or in " \
+           "the userspace datapath's flow table, and RCU after each batch.")  \
+    COLUMN(REVALIDATOR_COST_REVALIDATE, "revalidate", NULL, 0,                \
+           "Revalidating the flows that were dumped.")                        \
+    COLUMN(REVALIDATOR_COST_OPERATE, "operate", NULL, 0,                      \
+           "Changing and deleting datapath flows, with their statistics.")    \
+    COLUMN(REVALIDATOR_COST_SWEEP, "sweep", NULL, 0,                          \
+           "Going through the thread's ukeys for flows to be deleted.")       \
+    COLUMN(REVALIDATOR_COST_BARRIER, "barrier", NULL, 0,                      \
+           "Waiting for the other threads: after the dump, after the sweep "  \
+           "and, in the leading thread, before the dump.")                    \
+    COLUMN(REVALIDATOR_COST_FLOWS, "flows", "flows", 0,                       \
+           "Flows that the thread has dumped.")                               \
+    COLUMN(REVALIDATOR_COST_TOTAL, "total", NULL, 0, "All times but 'idle'.")
 enum revalidator_cost_stage {
-    REVALIDATOR_COST_IDLE,      /* Since its share before. */
-    REVALIDATOR_COST_LEAD,      /* Of the leader: 'start' and 'finish'. */
-    REVALIDATOR_COST_LOCK,      /* Waiting for the dump's mutex. */
-    REVALIDATOR_COST_KERNEL,    /* Reading from the kernel. */
-    REVALIDATOR_COST_DUMP,      /* Other work on getting flows. */
-    REVALIDATOR_COST_REVALIDATE,  /* Revalidating them. */
-    REVALIDATOR_COST_OPERATE,   /* Changing and deleting datapath flows. */
-    REVALIDATOR_COST_SWEEP,     /* Looking for flows to be deleted. */
-    REVALIDATOR_COST_BARRIER,   /* Waiting for other threads. */
-    REVALIDATOR_COST_FLOWS,     /* A number: flows that were dumped. */
-    REVALIDATOR_COST_TOTAL,     /* All times but 'idle'. */
-    REVALIDATOR_COST_N_STAGES
+    REVALIDATOR_COST_STAGES(COST_ENUM) REVALIDATOR_COST_N_STAGES
 };
 
-/* What became of a flow.  REVALIDATOR_COST_DELETED, and those that follow it,
- * are the values of 'enum flow_del_reason' in ofproto-dpif-upcall. */
+/* Results for flows.  REVALIDATOR_COST_DELETED and those that follow it are in
+ * the order of enum flow_del_reason in ofproto-dpif-upcall. */
+#define REVALIDATOR_COST_COUNTERS(COLUMN)                                     \
+    COLUMN(REVALIDATOR_COST_KEPT, "kept", "flows", 0,                         \
+           "The flow was left as it is.")                                     \
+    COLUMN(REVALIDATOR_COST_MODIFIED, "modified", "flows", 0,                 \
+           "The flow's actions were changed.")                                \
+    COLUMN(REVALIDATOR_COST_DUPLICATE, "duplicate", "flows", 0,               \
+           "The flow was just added, or was already dumped in this round.")   \
+    COLUMN(REVALIDATOR_COST_SKIPPED, "skipped", "flows", 0,                   \
+           "Another thread uses the flow, or the ukey's state does not fit.") \
+    COLUMN(REVALIDATOR_COST_DELETED, "unknown", "deleted", 0,                 \
+           "No ukey exists for the flow.")                                    \
+    COLUMN(REVALIDATOR_COST_DEL_AVOID_CACHING, "avoid-caching", "deleted", 0, \
+           "The flow's actions depend on more than the packet.")              \
+    COLUMN(REVALIDATOR_COST_DEL_BAD_ODP_FIT, "bad-odp-fit", "deleted", 0,     \
+           "The flow's key can't be parsed.")                                 \
+    COLUMN(REVALIDATOR_COST_DEL_IDLE, "idle", "deleted", 0,                   \
+           "The flow was unused for max-idle or, above the limit, 100 ms.")   \
+    COLUMN(REVALIDATOR_COST_DEL_FLOW_LIMIT, "flow-limit", "deleted", 0,       \
+           "There are more than twice as many flows as the flow limit.")      \
+    COLUMN(REVALIDATOR_COST_DEL_WILDCARDED, "wildcarded", "deleted", 0,       \
+           "The flow matches more packets than it may.")                      \
+    COLUMN(REVALIDATOR_COST_DEL_NO_OFPROTO, "no-ofproto", "deleted", 0,       \
+           "The flow's bridge is gone.")                                      \
+    COLUMN(REVALIDATOR_COST_DEL_PURGE, "purge", "deleted", 0,                 \
+           "All flows were purged: by a command, with a PMD thread, or "      \
+           "because the number of threads changes.")                          \
+    COLUMN(REVALIDATOR_COST_DEL_TOO_EXPENSIVE, "too-expensive", "deleted", 0, \
+           "A round takes too long for a flow with so few packets.")          \
+    COLUMN(REVALIDATOR_COST_DEL_UPDATE_FAIL, "update-fail", "deleted", 0,     \
+           "The datapath failed to change the flow.")                         \
+    COLUMN(REVALIDATOR_COST_DEL_TRANSLATION, "translation", "deleted", 0,     \
+           "The flow can't be translated.")                                   \
+    COLUMN(REVALIDATOR_COST_DEL_MISSING, "missing", "deleted", 0,             \
+           "The flow was not dumped in four rounds.")
 enum revalidator_cost_counter {
-    REVALIDATOR_COST_KEPT,
-    REVALIDATOR_COST_MODIFIED,
-    REVALIDATOR_COST_DUPLICATE, /* Dumped before in this round, or new. */
-    REVALIDATOR_COST_SKIPPED,   /* Busy or in an unexpected state. */
-    REVALIDATOR_COST_DELETED,
-    REVALIDATOR_COST_N_COUNTERS = REVALIDATOR_COST_DELETED + 12
+    REVALIDATOR_COST_COUNTERS(COST_ENUM) REVALIDATOR_COST_N_COUNTERS
 };
 
-/* What moves the flow limit. */
+/* Reasons for a change of the flow limit. */
 enum revalidator_cost_limit {
     REVALIDATOR_COST_LIMIT_KEPT,
     REVALIDATOR_COST_LIMIT_SCALED,  /* The round took more than 2 s. */
@@ -92,13 +141,6 @@ enum revalidator_cost_limit {
     REVALIDATOR_COST_LIMIT_SET,     /* The configuration, or a command. */
     REVALIDATOR_COST_N_LIMITS
 };
-
-/* Classes: whether flows had to be translated again, together with what moved
- * the flow limit. */
-#define REVALIDATOR_COST_N_CLASSES (REVALIDATOR_COST_N_LIMITS << 1)
-
-extern const struct cost_kind revalidator_cost_round_kind;
-extern const struct cost_kind revalidator_cost_share_kind;
 
 struct revalidator_cost *revalidator_cost_create(const char *name,
                                                  unsigned int flow_limit);
@@ -114,6 +156,9 @@ void revalidator_cost_round_begin(struct revalidator_cost *,
 void revalidator_cost_dump_requested(struct revalidator_cost *,
                                      size_t n_flows);
 void revalidator_cost_dump_begin(struct revalidator_cost *, bool leader);
+void revalidator_cost_batch(size_t n_flows);
+void revalidator_cost_mark(enum revalidator_cost_stage);
+void revalidator_cost_count(enum revalidator_cost_counter);
 void revalidator_cost_dump_end(bool leader);
 void revalidator_cost_sweep_end(struct revalidator_cost *);
 void revalidator_cost_share_end(bool leader);
@@ -126,59 +171,6 @@ void revalidator_cost_round_end(struct revalidator_cost *, size_t n_threads,
 void revalidator_cost_purged(struct revalidator_cost *);
 void revalidator_cost_limit_set(struct revalidator_cost *,
                                 unsigned int flow_limit);
-
-/* What a thread has recorded of its share of a round. */
-struct revalidator_cost_thread {
-    struct cost_recorder *recorder;     /* Of shares, NULL if the thread is no
-                                         * revalidator. */
-    bool on;                            /* In a round, with accounting on? */
-    uint64_t end;                       /* Of its latest share, ticks or 0. */
-    uint64_t begin;                     /* Of this share. */
-    uint64_t last;                      /* Latest mark. */
-    size_t class;                       /* Of the round. */
-    uint64_t n_dp_flows;                /* Flows in the datapath then. */
-    uint64_t n_flows;                   /* That it has dumped. */
-    struct cost_event share;
-    uint64_t counters[REVALIDATOR_COST_N_COUNTERS];
-
-    /* Of the leader. */
-    struct cost_recorder *leader;       /* Of rounds, NULL in other threads. */
-    uint64_t last_phase;                /* Latest mark of the round. */
-    struct cost_event round;
-};
-DECLARE_EXTERN_PER_THREAD_DATA(struct revalidator_cost_thread,
-                               revalidator_cost_thread);
-
-void revalidator_cost_mark__(struct revalidator_cost_thread *,
-                             enum revalidator_cost_stage);
-
-/* Ends 'stage' of the calling thread's share of a round, if it is in one.  A
- * stage that ends several times has the sum of the times. */
-static inline void
-revalidator_cost_mark(enum revalidator_cost_stage stage)
-{
-    struct revalidator_cost_thread *thread = revalidator_cost_thread_get();
-
-    if (thread->on) {
-        revalidator_cost_mark__(thread, stage);
-    }
-}
-
-/* Ends getting 'n_flows' flows from the datapath. */
-static inline void
-revalidator_cost_batch(size_t n_flows)
-{
-    revalidator_cost_thread_get()->n_flows += n_flows;
-    revalidator_cost_mark(REVALIDATOR_COST_DUMP);
-}
-
-/* Counts a flow that 'counter' has happened to.  This takes about a
- * nanosecond. */
-static inline void
-revalidator_cost_count(enum revalidator_cost_counter counter)
-{
-    revalidator_cost_thread_get()->counters[counter]++;
-}
 
 /* Commands. */
 void revalidator_cost_init(void);

@@ -148,24 +148,20 @@ def sum_errors(reply: Dict[str, Any]) -> Iterator[str]:
             if histogram is None:
                 continue
             if "counts" not in histogram:
-                count = (histogram.get("zero_count", 0)
-                         + histogram.get("overflow", 0)
-                         + sum(histogram.get("bucket_counts", ())))
+                count = (histogram["zero_count"] + histogram["overflow"]
+                         + sum(histogram["bucket_counts"]))
             else:
                 count = sum(histogram["counts"])
                 if (len(histogram["counts"])
                         != len(histogram["bounds"]) + 1):
                     yield f"{name}: {len(histogram['bounds'])} bounds"
-            if count != stage.get("count", 0):
-                yield (f"{name}: {count} in buckets of "
-                       f"{stage.get('count', 0)}")
+            if count != stage["count"]:
+                yield f"{name}: {count} in buckets of {stage['count']}"
     if reply.get("omitted") == 0 and "total" in reply:
-        totals = [{**reply["accounts"][t["same_as"]], **t} if "same_as" in t
-                  else t for t in reply["total"]]
         for what in "events", "accounts":
             parts = (sum(a.get(what, 1) for a in reply["accounts"])
                      + sum(d[what] for d in reply["deleted"]))
-            total = sum(t[what] for t in totals)
+            total = sum(t[what] for t in reply["total"])
             if parts != total:
                 yield f"{what}: {total} in total, {parts} in parts"
 

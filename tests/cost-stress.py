@@ -190,7 +190,7 @@ class Stress:
                 ("n-revalidator-threads", "1 2 3 4"),
                 ("n-handler-threads", "1 2 3"),
                 ("tx-flush-interval", "0 100 1000"),
-                ("cost-split-interval", "1 16"),
+                ("cost-sample-interval", "1 16"),
                 ("cost-accounting", "true tx,upcall tx,upcall,bridge")])
             self.vsctl("set", "Open_vSwitch", ".", 'other_config:%s="%s"'
                        % (key, random.choice(values.split())))

@@ -159,8 +159,8 @@ class Switch:
         return {"version": 1, "report": report, "command": command,
                 "pid": self.pid, "start_us": self.start_us,
                 "ovs_version": "4.0.0", "now_us": self.now_us,
-                "clock": {"source": "test", "drift_ppm": 0.0},
-                "settings": {"enabled": True, "split_interval": 4}}
+                "clock": {"source": "test"},
+                "settings": {"enabled": True, "sample_interval": 4}}
 
     def show(self, report: str) -> Dict[str, Any]:
         """Returns the reply to cost-show -hist -thread."""
@@ -238,41 +238,6 @@ def prepare(body: Body, stages: List[str], whole: str,
         body.counters[group] = {name: 0 for name in names}
 
 
-# What is left out with -brief if it has this value, of stages and histograms.
-USUAL = {"unit": "ns", "sampled": False, "count": 0, "sum": 0, "sum_sq": "0"}
-USUAL_HISTOGRAM = {"scale": 3, "unit": "s", "zero_threshold": 2.0 ** -30,
-                   "zero_count": 0, "offset": 0, "bucket_counts": [],
-                   "overflow": 0}
-
-
-def brief(reply: Dict[str, Any]) -> Dict[str, Any]:
-    """Returns a reply to cost-show as it is with -brief."""
-    reply = json.loads(json.dumps(reply))
-    kinds = [account["kind"] for account in reply["accounts"]]
-    for account in reply["accounts"] + reply["deleted"] + reply["total"]:
-        parts = [account]
-        for name in "classes", "threads":
-            parts += account.get(name, [])
-            if len(account.get(name, [])) == 1:
-                account[name] = [{"name": account[name][0]["name"]}]
-        for part in parts:
-            for stage in part["stages"].values():
-                for name in "mean", "stddev", "p50", "p90", "p99", "p99.9":
-                    stage.pop(name, None)
-                for members, usual in ((stage, USUAL),
-                                       (stage["histogram"], USUAL_HISTOGRAM)):
-                    for name, value in usual.items():
-                        if members.get(name) == value:
-                            del members[name]
-    for i, total in enumerate(reply["total"]):
-        if total["accounts"] == 1 and total["kind"] in kinds:
-            reply["total"][i] = {
-                "kind": total["kind"], "accounts": 1,
-                "same_as": kinds.index(total["kind"]),
-                "since_us": total.get("since_us", reply["start_us"])}
-    return reply
-
-
 class Server(threading.Thread):
     """Answers on a control socket, one connection after the other."""
 
@@ -343,8 +308,7 @@ class Server(threading.Thread):
             self.switch.run(min(now - self.switch.now_us / 1e6, 5))
             self.switch.now_us = int(now * 1e6)
         if verb == "cost-show" and report in self.switch.accounts:
-            reply = self.switch.show(report)
-            return brief(reply) if "-brief" in params else reply
+            return self.switch.show(report)
         elif verb == "cost-slowest" and report in self.switch.accounts:
             return self.switch.slowest(report)
         elif command == "revalidator/cost-limit":

@@ -14,6 +14,8 @@
  * limitations under the License.
  */
 
+/* Tests of histograms: "ovstest test-cost-histogram". */
+
 #include <config.h>
 #undef NDEBUG
 #include "cost-histogram.h"
@@ -26,13 +28,37 @@
 #include <string.h>
 
 #include "command-line.h"
-#include "cost-memory.h"
-#include "latch.h"
-#include "ovs-rcu.h"
 #include "ovstest.h"
 #include "random.h"
 #include "timeval.h"
 #include "util.h"
+
+/* A histogram that has all buckets. */
+struct whole {
+    struct cost_hist hist;
+    uint64_t buckets[COST_HIST_N_BUCKETS];
+};
+
+/* Makes 'w' empty, linear up to 'limit' unless that is 0, with buckets of 64
+ * bits each other time. */
+static struct cost_hist *
+whole_init(struct whole *w, uint16_t limit)
+{
+    static bool wide;
+
+    cost_hist_init(&w->hist, limit);
+    cost_hist_extend(&w->hist, 0);
+    cost_hist_extend(&w->hist, cost_hist_n_buckets(&w->hist) - 1);
+    w->hist.wide = wide = !wide;
+    w->hist.buckets = memset(w->buckets, 0, sizeof w->buckets);
+    return &w->hist;
+}
+
+static void
+add(struct cost_hist *hist, uint64_t value)
+{
+    cost_hist_record(hist, cost_hist_bucket_of(hist, value), value);
+}
 
 /* The bucket of 'ns', found without cleverness. */
 static unsigned int
@@ -55,10 +81,9 @@ check_buckets(void)
 
         ovs_assert(!i || edge > cost_hist_edges[i - 1]
                    || naive_bucket(edge) < i);
-        ovs_assert(cost_hist_bucket(edge) == naive_bucket(edge));
-        ovs_assert(cost_hist_bucket(edge + 1) == naive_bucket(edge + 1));
-        ovs_assert(!edge
-                   || cost_hist_bucket(edge - 1) == naive_bucket(edge - 1));
+        for (uint64_t ns = edge ? edge - 1 : 0; ns <= edge + 1; ns++) {
+            ovs_assert(cost_hist_bucket(ns) == naive_bucket(ns));
+        }
     }
 
     /* Every small value, and random ones of every size. */
@@ -79,82 +104,34 @@ check_buckets(void)
     ovs_assert(cost_hist_bucket(UINT64_MAX) == COST_HIST_N_EDGES);
 }
 
-static struct cost_hist *
-hist_create(void)
-{
-    struct cost_hist *hist = xmalloc(sizeof *hist);
-
-    cost_hist_init(hist);
-    return hist;
-}
-
-static void
-hist_destroy(struct cost_hist *hist)
-{
-    cost_hist_uninit(hist);
-    free(hist);
-}
-
-static void
-hist_clear(struct cost_hist *hist)
-{
-    cost_hist_uninit(hist);
-    cost_hist_init(hist);
-}
-
 static void
 check_statistics(void)
 {
-    struct cost_hist *hist = hist_create();
-    struct cost_hist_snapshot snap;
-    static const uint64_t huge = UINT64_C(0xfedcba9876543210);
-
-    /* Empty. */
-    cost_hist_read(hist, &snap);
-    ovs_assert(snap.count == 0 && snap.sum == 0 && snap.max == 0);
-    ovs_assert(snap.min == UINT64_MAX);
-    ovs_assert(cost_hist_snapshot_mean(&snap) == 0);
-    ovs_assert(cost_hist_snapshot_stddev(&snap) == 0);
-    ovs_assert(cost_hist_snapshot_percentile(&snap, 50) == 0);
-
-    /* A known population: 2, 4, 4, 4, 5, 5, 7, 9 has mean 5 and standard
-     * deviation 2. */
     static const uint64_t values[] = { 2, 4, 4, 4, 5, 5, 7, 9 };
+    struct whole w;
+    struct cost_hist *hist = whole_init(&w, 0);
+    struct cost_hist none;
+
+    cost_hist_init(&none, 0);
+    ovs_assert(!cost_hist_count(&none) && !cost_hist_max(&none)
+               && !cost_hist_sum(&none) && !cost_hist_mean(&none)
+               && cost_hist_min(&none) == UINT64_MAX
+               && !cost_hist_percentile(&none, 50, false));
+    ovs_assert(!cost_hist_count(hist) && !cost_hist_mean(hist)
+               && cost_hist_min(hist) == UINT64_MAX
+               && !cost_hist_percentile(hist, 50, false));
     for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
-        cost_hist_add(hist, values[i] * 1000000);
+        add(hist, values[i] * 1000000);
     }
-    cost_hist_read(hist, &snap);
-    ovs_assert(snap.count == 8 && snap.sum == 40000000);
-    ovs_assert(snap.min == 2000000 && snap.max == 9000000);
-    ovs_assert(snap.sum_sq.u64.hi == 0);
-    ovs_assert(snap.sum_sq.u64.lo == UINT64_C(232000000000000));
-    ovs_assert(cost_hist_snapshot_mean(&snap) == 5e6);
-    ovs_assert(fabs(cost_hist_snapshot_stddev(&snap) - 2e6) < 0.001);
+    ovs_assert(cost_hist_count(hist) == 8 && cost_hist_sum(hist) == 40000000
+               && cost_hist_min(hist) == 2000000
+               && cost_hist_max(hist) == 9000000
+               && cost_hist_mean(hist) == 5e6);
 
-    /* Clear. */
-    hist_clear(hist);
-    cost_hist_read(hist, &snap);
-    ovs_assert(snap.count == 0 && snap.sum == 0 && snap.min == UINT64_MAX);
-
-    /* Squares that take 128 bits:
-     * 0xfedcba9876543210**2 = 0xfdbac097c8dc5acc_deec6cd7a44a4100. */
-    cost_hist_add(hist, huge);
-    cost_hist_read(hist, &snap);
-    ovs_assert(snap.sum_sq.u64.hi == UINT64_C(0xfdbac097c8dc5acc));
-    ovs_assert(snap.sum_sq.u64.lo == UINT64_C(0xdeec6cd7a44a4100));
-    ovs_assert(snap.buckets[COST_HIST_N_EDGES] == 1);
-    ovs_assert(cost_hist_snapshot_percentile(&snap, 50) == (double) huge);
-
-    /* Carry from the lower to the upper 64 bits. */
-    hist_clear(hist);
-    for (int i = 0; i < 4; i++) {
-        cost_hist_add(hist, UINT64_C(1) << 31);
-        cost_hist_add(hist, UINT64_C(1) << 32);
-    }
-    cost_hist_read(hist, &snap);
-    ovs_assert(snap.sum_sq.u64.hi == 5 && snap.sum_sq.u64.lo == 0);
-
-    hist_destroy(hist);
+    /* Above all edges. */
+    add(hist, UINT64_MAX);
+    ovs_assert(cost_hist_get(hist, COST_HIST_N_EDGES) == 1);
+    ovs_assert(cost_hist_percentile(hist, 100, false) == (double) UINT64_MAX);
 }
 
 static int
@@ -172,24 +149,22 @@ check_percentiles(void)
     enum { N = 20000 };
     static const double percents[] = { 0.001, 1, 50, 90, 99, 99.9, 100 };
     double max_error = exp2(1.0 / 16) - 1;
-    struct cost_hist *hist = hist_create();
     uint64_t *values = xmalloc(N * sizeof *values);
-    struct cost_hist_snapshot snap;
+    struct cost_hist *hist;
+    struct whole w;
 
     for (int round = 0; round < 15; round++) {
-        hist_clear(hist);
+        hist = whole_init(&w, 0);
         for (int i = 0; i < N; i++) {
             values[i] = (random_uint64() >> (64 - 6 - 2 * round)) + 1;
-            cost_hist_add(hist, values[i]);
+            add(hist, values[i]);
         }
         qsort(values, N, sizeof *values, compare_u64);
-        cost_hist_read(hist, &snap);
         for (size_t i = 0; i < ARRAY_SIZE(percents); i++) {
             size_t rank = MAX(ceil(percents[i] * N / 100 - 0.000001), 1);
             double exact = values[rank - 1];
-            double got = cost_hist_snapshot_percentile(&snap, percents[i]);
-            uint64_t number
-                = cost_hist_snapshot_percentile_number(&snap, percents[i]);
+            double got = cost_hist_percentile(hist, percents[i], false);
+            double number = cost_hist_percentile(hist, percents[i], true);
 
             ovs_assert(fabs(got - exact) <= exact * max_error + 0.000001);
             ovs_assert(number >= exact && number <= exact * exp2(1.0 / 8)
@@ -198,197 +173,112 @@ check_percentiles(void)
     }
 
     /* Of two values, the median is the lower one. */
-    hist_clear(hist);
-    cost_hist_add(hist, 10);
-    cost_hist_add(hist, 1000);
-    cost_hist_read(hist, &snap);
-    ovs_assert(cost_hist_snapshot_percentile(&snap, 50) == 10);
-    ovs_assert(cost_hist_snapshot_percentile(&snap, 50.1) == 1000);
+    hist = whole_init(&w, 0);
+    add(hist, 10);
+    add(hist, 1000);
+    ovs_assert(cost_hist_percentile(hist, 50, false) == 10);
+    ovs_assert(cost_hist_percentile(hist, 50.1, false) == 1000);
 
     /* Only zeros. */
-    hist_clear(hist);
-    cost_hist_add(hist, 0);
-    cost_hist_read(hist, &snap);
-    ovs_assert(snap.buckets[0] == 1 && snap.min == 0 && snap.max == 0);
-    ovs_assert(cost_hist_snapshot_percentile(&snap, 99) == 0);
-    ovs_assert(cost_hist_snapshot_percentile_number(&snap, 50) == 0);
-
+    hist = whole_init(&w, 0);
+    add(hist, 0);
+    ovs_assert(cost_hist_get(hist, 0) == 1 && !cost_hist_min(hist)
+               && !cost_hist_max(hist));
+    ovs_assert(cost_hist_percentile(hist, 99, false) == 0);
+    ovs_assert(cost_hist_percentile(hist, 50, true) == 0);
     free(values);
-    hist_destroy(hist);
 }
 
 static bool
-snapshots_equal(const struct cost_hist_snapshot *a,
-                const struct cost_hist_snapshot *b)
+hists_equal(const struct cost_hist *a, const struct cost_hist *b)
 {
-    return !memcmp(a, b, sizeof *a);
+    bool equal = (cost_hist_sum(a) == cost_hist_sum(b)
+                  && cost_hist_min(a) == cost_hist_min(b)
+                  && cost_hist_max(a) == cost_hist_max(b));
+
+    for (unsigned int i = 0; i < cost_hist_n_buckets(a); i++) {
+        equal = equal && cost_hist_get(a, i) == cost_hist_get(b, i);
+    }
+    return equal;
 }
 
 /* (a + b) + c == a + (b + c) == everything in one histogram. */
 static void
-check_merge(void)
+check_add(void)
 {
-    struct cost_hist *hists[3], *all = hist_create();
-    struct cost_hist_snapshot snaps[3], expected, left, right, tmp;
+    struct cost_hist *hists[3], *expected, *left, *right;
+    struct whole w[6];
 
     for (int i = 0; i < 3; i++) {
-        hists[i] = hist_create();
-        for (int j = 0; j < 1000; j++) {
-            uint64_t ns = random_uint64() >> random_range(64);
-
-            cost_hist_add(hists[i], ns);
-            cost_hist_add(all, ns);
-        }
-        cost_hist_read(hists[i], &snaps[i]);
+        hists[i] = whole_init(&w[i], 0);
     }
-    cost_hist_read(all, &expected);
+    expected = whole_init(&w[3], 0);
+    left = whole_init(&w[4], 0);
+    right = whole_init(&w[5], 0);
+    for (int i = 0; i < 3000; i++) {
+        uint64_t ns = random_uint64() >> random_range(64);
 
-    left = snaps[0];
-    cost_hist_snapshot_merge(&left, &snaps[1]);
-    cost_hist_snapshot_merge(&left, &snaps[2]);
-
-    tmp = snaps[1];
-    cost_hist_snapshot_merge(&tmp, &snaps[2]);
-    right = snaps[0];
-    cost_hist_snapshot_merge(&right, &tmp);
-
-    ovs_assert(snapshots_equal(&left, &right));
-    ovs_assert(snapshots_equal(&left, &expected));
+        add(hists[i % 3], ns);
+        add(expected, ns);
+    }
+    for (int i = 0; i < 3; i++) {
+        cost_hist_add(left, hists[i]);
+        cost_hist_add(right, hists[2 - i]);
+    }
+    ovs_assert(hists_equal(left, expected) && hists_equal(right, expected));
 
     /* An empty one changes nothing. */
-    cost_hist_snapshot_init(&tmp, &cost_hist_exponential);
-    cost_hist_snapshot_merge(&left, &tmp);
-    ovs_assert(snapshots_equal(&left, &expected));
-    cost_hist_snapshot_merge(&tmp, &expected);
-    ovs_assert(snapshots_equal(&tmp, &expected));
+    cost_hist_add(left, whole_init(&w[0], 0));
+    ovs_assert(hists_equal(left, expected));
+}
 
-    for (int i = 0; i < 3; i++) {
-        hist_destroy(hists[i]);
+/* The range of buckets grows by doublings, or has all buckets. */
+static void
+check_range(void)
+{
+    struct cost_hist hist;
+
+    cost_hist_init(&hist, 0);
+    for (int i = 0; i < 2; i++) {
+        cost_hist_extend(&hist, 17);
+        ovs_assert(hist.first == 16 && hist.n == 8);
+        ovs_assert(cost_hist_size(&hist) == 8 * sizeof(uint32_t));
     }
-    hist_destroy(all);
-}
+    cost_hist_extend(&hist, 40);
+    ovs_assert(hist.first == 16 && hist.n == 32);
+    cost_hist_extend(&hist, 0);
+    ovs_assert(hist.first == 0 && hist.n == 48);
+    cost_hist_extend(&hist, COST_HIST_N_EDGES);
+    ovs_assert(hist.first == 0 && hist.n == COST_HIST_N_BUCKETS);
+    hist.wide = true;
+    ovs_assert(cost_hist_size(&hist) == hist.n * sizeof(uint64_t));
 
-/* Makes what bucket 'b' of 'hist' has in windows[idx] 'n'. */
-static void
-set_bucket(struct cost_hist *hist, size_t idx, unsigned int b, uint32_t n)
-{
-    struct cost_hist_window *window
-        = ovsrcu_get(struct cost_hist_window *, &hist->windows[idx]);
-
-    atomic_store_relaxed(&window->buckets[b - window->first], n);
-}
-
-/* Returns what recording takes, after waiting until what is free has been
- * given back. */
-static uint64_t
-memory_used(void)
-{
-    struct latch given_back;
-
-    latch_init(&given_back);
-    ovsrcu_postpone(latch_set, &given_back);
-    while (!latch_is_set(&given_back)) {
-        xnanosleep(1000000);
-    }
-    latch_destroy(&given_back);
-    return cost_memory_used();
-}
-
-/* Buckets count further than the 32 bits that each has at first. */
-static void
-check_carry(void)
-{
-    struct cost_hist *hist = hist_create();
-    unsigned int b = cost_hist_bucket(1000);
-    uint64_t before = memory_used(), some, count, sum;
-    struct cost_hist_snapshot snap;
-
-    cost_hist_add(hist, 1000);
-    some = memory_used();
-    set_bucket(hist, COST_HIST_LOW, b, UINT32_MAX);
-    cost_hist_read(hist, &snap);
-    ovs_assert(snap.buckets[b] == UINT32_MAX && snap.count == UINT32_MAX);
-
-    cost_hist_add(hist, 1000);
-    ovs_assert(memory_used() == some + (some - before));
-    cost_hist_add(hist, 1000);
-    cost_hist_add(hist, 1);
-    cost_hist_read(hist, &snap);
-    ovs_assert(snap.buckets[b] == (UINT64_C(1) << 32) + 1);
-    ovs_assert(snap.buckets[1] == 1 && snap.count == (UINT64_C(1) << 32) + 2);
-
-    set_bucket(hist, COST_HIST_LOW, b, UINT32_MAX);
-    cost_hist_add(hist, 1000);
-    cost_hist_read(hist, &snap);
-    cost_hist_read_sum(hist, &count, &sum);
-    ovs_assert(snap.buckets[b] == UINT64_C(2) << 32);
-    ovs_assert(snap.count == (UINT64_C(2) << 32) + 1 && count == snap.count);
-    ovs_assert(sum == snap.sum && sum == 4001);
-
-    hist_destroy(hist);
-    ovs_assert(memory_used() == before);
-}
-
-/* Only buckets around those in use take memory, which is given back. */
-static void
-check_memory(void)
-{
-    struct cost_hist *hist = hist_create();
-    uint64_t chunk = COST_HIST_CHUNK * sizeof(uint32_t);
-    struct cost_hist_snapshot snap;
-    uint64_t before = memory_used(), some;
-
-    cost_hist_read(hist, &snap);
-    ovs_assert(!snap.count && memory_used() == before);
-    cost_hist_add(hist, 1000);
-    some = memory_used();
-    ovs_assert(some > before && some <= before + chunk + 16);
-    cost_hist_add(hist, 1000);
-    ovs_assert(memory_used() == some);
-
-    /* Downwards, upwards, and what is above all edges. */
-    cost_hist_add(hist, 0);
-    ovs_assert(memory_used() == some + (ROUND_DOWN(cost_hist_bucket(1000),
-                                                   COST_HIST_CHUNK)
-                                        * sizeof(uint32_t)));
-    cost_hist_add(hist, UINT64_MAX);
-    ovs_assert(memory_used()
-               <= before + COST_HIST_N_BUCKETS * sizeof(uint32_t) + 16);
-    cost_hist_read(hist, &snap);
-    ovs_assert(snap.count == 4 && snap.buckets[0] == 1
-               && snap.buckets[cost_hist_bucket(1000)] == 2
-               && snap.buckets[COST_HIST_N_EDGES] == 1);
-    hist_destroy(hist);
-    ovs_assert(memory_used() == before);
+    cost_hist_init(&hist, 4);
+    cost_hist_extend(&hist, 3);
+    ovs_assert(hist.first == 0 && hist.n == 6);
+    ovs_assert(!cost_hist_has(&hist, 6) && cost_hist_has(&hist, 5));
 }
 
 /* Numbers that have a bucket each. */
 static void
 check_linear(void)
 {
-    static const uint64_t edges[] = { 0, 1, 2, 3, 4 };
-    static const struct cost_hist_layout layout = {
-        .edges = edges,
-        .n_edges = ARRAY_SIZE(edges),
-        .linear = true,
-    };
-    struct cost_hist_snapshot snap, other;
+    static const uint64_t numbers[] = { 0, 0, 0, 0, 0, 4, 4, 4, 9, 9 };
+    struct whole w;
+    struct cost_hist *hist = whole_init(&w, 4);
 
-    cost_hist_snapshot_init(&snap, &layout);
-    cost_hist_snapshot_init(&other, &layout);
-    cost_hist_snapshot_add(&snap, 0, 5);
-    cost_hist_snapshot_add(&snap, 3, 0);
-    cost_hist_snapshot_add(&snap, 4, 3);
-    cost_hist_snapshot_add(&other, 9, 2);
-    cost_hist_snapshot_merge(&snap, &other);
-    ovs_assert(snap.count == 10 && snap.sum == 30 && snap.min == 0
-               && snap.max == 9 && snap.sum_sq.u64.lo == 48 + 162
-               && !snap.sum_sq.u64.hi);
-    ovs_assert(snap.buckets[0] == 5 && snap.buckets[4] == 3
-               && snap.buckets[5] == 2 && !snap.buckets[3]);
-    ovs_assert(cost_hist_snapshot_percentile_number(&snap, 50) == 0);
-    ovs_assert(cost_hist_snapshot_percentile_number(&snap, 51) == 4);
-    ovs_assert(cost_hist_snapshot_percentile_number(&snap, 90) == 9);
+    for (size_t i = 0; i < ARRAY_SIZE(numbers) - 2; i++) {
+        add(hist, numbers[i]);
+    }
+    cost_hist_add_number(hist, 9, 2);
+    cost_hist_add_number(hist, 7, 0);
+    ovs_assert(cost_hist_count(hist) == 10 && cost_hist_sum(hist) == 30
+               && !cost_hist_min(hist) && cost_hist_max(hist) == 9);
+    ovs_assert(cost_hist_get(hist, 0) == 5 && cost_hist_get(hist, 4) == 3
+               && cost_hist_get(hist, 5) == 2 && !cost_hist_get(hist, 3));
+    ovs_assert(cost_hist_percentile(hist, 50, true) == 0);
+    ovs_assert(cost_hist_percentile(hist, 51, true) == 4);
+    ovs_assert(cost_hist_percentile(hist, 90, true) == 9);
 }
 
 static void
@@ -397,9 +287,8 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
     check_buckets();
     check_statistics();
     check_percentiles();
-    check_merge();
-    check_carry();
-    check_memory();
+    check_add();
+    check_range();
     check_linear();
     printf("ok\n");
 }
@@ -414,58 +303,9 @@ run_edges(struct ovs_cmdl_context *ctx OVS_UNUSED)
     }
 }
 
-static double
-seconds(void)
-{
-    struct timespec ts;
-
-    xclock_gettime(CLOCK_MONOTONIC, &ts);
-    return ts.tv_sec + ts.tv_nsec / 1e9;
-}
-
-/* Prints what one cost_hist_add() takes, in nanoseconds: the median of several
- * rounds of 'n' each, with values like those that an upcall's stage takes. */
-static void
-run_benchmark(struct ovs_cmdl_context *ctx)
-{
-    enum { N_ROUNDS = 21, N_VALUES = 4096 };
-    int n = ctx->argc > 1 ? atoi(ctx->argv[1]) : 10000000;
-    struct cost_hist *hist = hist_create();
-    uint64_t *values = xmalloc(N_VALUES * sizeof *values);
-    double ns[N_ROUNDS];
-
-    if (n < 1) {
-        ovs_fatal(0, "\"%s\" is not a positive number", ctx->argv[1]);
-    }
-    for (int i = 0; i < N_VALUES; i++) {
-        values[i] = 1000 + random_range(8000);
-    }
-    for (int round = 0; round < N_ROUNDS; round++) {
-        double start = seconds();
-
-        for (int i = 0; i < n; i++) {
-            cost_hist_add(hist, values[i % N_VALUES]);
-        }
-        ns[round] = (seconds() - start) / n * 1e9;
-
-        /* Keep sorted. */
-        for (int i = round; i && ns[i] < ns[i - 1]; i--) {
-            double tmp = ns[i];
-
-            ns[i] = ns[i - 1];
-            ns[i - 1] = tmp;
-        }
-    }
-    printf("record: %.2f ns (min %.2f, max %.2f, %d rounds of %d)\n",
-           ns[N_ROUNDS / 2], ns[0], ns[N_ROUNDS - 1], N_ROUNDS, n);
-    free(values);
-    hist_destroy(hist);
-}
-
 static const struct ovs_cmdl_command commands[] = {
     { "check", NULL, 0, 0, run_check, OVS_RO },
     { "edges", NULL, 0, 0, run_edges, OVS_RO },
-    { "benchmark", "[n]", 0, 1, run_benchmark, OVS_RO },
     { NULL, NULL, 0, 0, NULL, OVS_RO },
 };
 

@@ -14,9 +14,12 @@
  * limitations under the License.
  */
 
+/* Tests of recording, reading and timing: "ovstest test-cost". */
+
 #include <config.h>
 #undef NDEBUG
 #include "cost.h"
+#include "cost-span.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -24,7 +27,6 @@
 #include <stdlib.h>
 
 #include "command-line.h"
-#include "cost-memory.h"
 #include "coverage.h"
 #include "latch.h"
 #include "openvswitch/dynamic-string.h"
@@ -34,13 +36,23 @@
 #include "timeval.h"
 #include "util.h"
 
-enum { FIRST, SECOND, NUMBER, TOTAL, N_STAGES };
-enum { GOOD, BAD, N_COUNTERS };
-enum { N_CLASSES = 3 };
+#define STAGES(COLUMN)                                                      \
+    COLUMN(APART, "apart", NULL, COST_APART, "Before the event.")           \
+    COLUMN(FIRST, "first", NULL, 0, "First part.")                          \
+    COLUMN(SECOND, "second", NULL, 0, "Second part.")                       \
+    COLUMN(NUMBER, "number", "things", 0, "Number.")                        \
+    COLUMN(TOTAL, "total", NULL, 0, "All.")
+#define COUNTERS(COLUMN)                                                    \
+    COLUMN(GOOD, "good", "result", 0, "Good.")                              \
+    COLUMN(BAD, "bad", "result", 0, "Bad.")
+
+enum { STAGES(COST_ENUM) N_STAGES };
+enum { COUNTERS(COST_ENUM) N_COUNTERS };
+enum { N_CLASSES = 3, LIMIT = 3 };
 #define DETAILS_SUM 1000000000          /* Of the details of any event. */
 
-static const char *const stages[] = { "first", "second", "number", "total" };
-static const char *const counters[] = { "good", "bad" };
+static const struct cost_column stages[] = { STAGES(COST_COLUMN) };
+static const struct cost_column counters[] = { COUNTERS(COST_COLUMN) };
 
 static void
 format_class(size_t class, struct ds *s)
@@ -49,15 +61,14 @@ format_class(size_t class, struct ds *s)
 }
 
 static struct cost_config config
-    = COST_CONFIG_INITIALIZER("test", COST_DEFAULT_SPLIT_INTERVAL, NULL);
+    = COST_CONFIG_INITIALIZER("test", COST_DEFAULT_SAMPLE_INTERVAL, NULL);
 
 /* What all kinds of events have in common. */
 #define KIND(NAME, N_SLOWEST)                   \
-    .name = NAME,                               \
+    .event = NAME,                              \
     .config = &config,                          \
     .stages = stages,                           \
     .n_stages = N_STAGES,                       \
-    .values = 1 << NUMBER,                      \
     .counters = counters,                       \
     .n_counters = N_COUNTERS,                   \
     .n_classes = N_CLASSES,                     \
@@ -66,48 +77,26 @@ static struct cost_config config
     .n_details = 2
 
 static const struct cost_kind kind = {
-    KIND("event", COST_MAX_SLOWEST),
-    .n_pending = 128,
-    .typed_names = true,
+    KIND("event", COST_MAX_SLOWEST), .typed_names = true
 };
 static const struct cost_kind *const kinds[] = { &kind };
 
-/* Every event is added to the histograms at once. */
-static const struct cost_kind direct_kind = {
-    KIND("direct", COST_MAX_SLOWEST),
-};
-static const struct cost_kind *const direct_kinds[] = { &direct_kind };
+static const struct cost_kind other_kind = { KIND("other", 2) };
+static const struct cost_kind *const other_kinds[] = { &other_kind };
 
-/* Events with a tally. */
-static const uint64_t tally_edges[] = { 0, 1, 2, 3 };
-static const struct cost_hist_layout tally_layout = {
-    .edges = tally_edges,
-    .n_edges = ARRAY_SIZE(tally_edges),
-    .linear = true,
-};
-static const struct cost_kind tally_kind = {
-    KIND("tally", 2),
-    .n_tally_rows = 1,
-    .tally_stage = NUMBER,
-    .tally_layout = &tally_layout,
-};
-static const struct cost_kind *const tally_kinds[] = { &tally_kind };
-
+/* Events with tallies. */
 static const struct cost_kind rows_kind = {
-    KIND("rows", 2),
-    .n_tally_rows = 2,
-    .tally_stage = NUMBER,
-    .tally_layout = &tally_layout,
+    KIND("rows", 2), .n_rows = 2, .row_stage = NUMBER, .row_limit = LIMIT
 };
 static const struct cost_kind *const rows_kinds[] = { &rows_kind };
 
 static void
-configure(bool enabled, int split_interval)
+configure(bool enabled, int sample_interval)
 {
     struct smap settings = SMAP_INITIALIZER(&settings);
 
     smap_add(&settings, "cost-accounting", enabled ? "true" : "false");
-    smap_add_format(&settings, "cost-split-interval", "%d", split_interval);
+    smap_add_format(&settings, "cost-sample-interval", "%d", sample_interval);
     cost_configure(&settings);
     smap_destroy(&settings);
 }
@@ -125,93 +114,89 @@ get_details(uint64_t *details, const void *aux, size_t n)
 static void
 record(struct cost_recorder *recorder, size_t class, uint64_t number)
 {
-    struct cost_timer timer;
+    struct cost_span span;
 
-    cost_timer_init(&timer);
-    cost_timer_start(&timer, recorder, 0);
-    cost_timer_mark(recorder->kind, FIRST);
-    cost_timer_count(recorder->kind, number % 2 ? BAD : GOOD);
-    cost_event_add(&timer.event, NUMBER, number);
-    cost_timer_stop(&timer, SECOND, class, get_details, &number, DETAILS_SUM);
+    cost_span_init(&span);
+    cost_span_begin(&span, recorder, 0);
+    cost_lap(recorder->kind, FIRST);
+    cost_outcome(recorder->kind, number % 2 ? BAD : GOOD);
+    cost_entry_add(&span.entry, NUMBER, number);
+    cost_span_end(&span, SECOND, class, get_details, &number, DETAILS_SUM);
 }
 
-/* Reads the only account of 'kinds_'. */
-static struct cost_account_snapshot *
-read_kind(const struct cost_kind *const kinds_[])
-{
-    struct cost_account_snapshot *snap = xmalloc(sizeof *snap);
+/* The only account of a kind, and the sum of its classes. */
+struct read {
     struct cost_accounts all;
+    struct cost_reading reading;
+    struct cost_block *sum;
+};
 
-    cost_accounts_get(kinds_, 1, NULL, &all);
-    ovs_assert(all.n == 1);
-    cost_account_read(all.accounts[0], true, snap);
-    cost_accounts_put(&all);
-    return snap;
-}
-
-static struct cost_account_snapshot *
-read_account(void)
+static struct read *
+read_kind(const struct cost_kind *const of[])
 {
-    return read_kind(kinds);
+    struct read *r = xmalloc(sizeof *r);
+
+    cost_accounts_get(of, 1, NULL, &r->all);
+    ovs_assert(r->all.n == 1);
+    while (!cost_account_read(r->all.accounts[0], true, &r->reading)) {
+        ovsrcu_quiesce();
+    }
+    r->sum = cost_book_sum(&r->reading.total, COST_ALL_CLASSES);
+    return r;
 }
 
 static void
-snapshot_free(struct cost_account_snapshot *snap)
+read_free(struct read *r)
 {
-    cost_account_snapshot_uninit(snap);
-    free(snap);
+    cost_block_destroy(r->sum);
+    cost_reading_uninit(&r->reading);
+    cost_accounts_put(&r->all);
+    free(r);
 }
 
 static uint64_t
 read_count(void)
 {
-    struct cost_account_snapshot *snap = read_account();
-    uint64_t n = cost_snapshot_count(&snap->total, COST_ALL_CLASSES);
+    struct read *r = read_kind(kinds);
+    uint64_t n = cost_block_events(r->sum);
 
-    snapshot_free(snap);
-    return n;
-}
-
-static size_t
-read_n_threads(void)
-{
-    struct cost_account_snapshot *snap = read_account();
-    size_t n = snap->n_threads - 1;     /* Without "exited". */
-
-    snapshot_free(snap);
+    read_free(r);
     return n;
 }
 
 /* Whatever a reader sees at any time must be in order. */
 static void
-check_snapshot(const struct cost_snapshot *snap)
+check_book(const struct cost_book *book)
 {
     for (size_t class = 0; class < N_CLASSES; class++) {
-        struct cost_hist_snapshot first, second, number, total;
-        uint64_t n = cost_snapshot_count(snap, class);
+        struct cost_block *block = cost_book_sum(book, class);
+        uint64_t n = cost_block_events(block);
+        uint64_t first = cost_hist_sum(&block->hists[FIRST]);
+        uint64_t second = cost_hist_sum(&block->hists[SECOND]);
+        uint64_t total = cost_hist_sum(&block->hists[TOTAL]);
 
-        cost_snapshot_stage(snap, class, FIRST, &first);
-        cost_snapshot_stage(snap, class, SECOND, &second);
-        cost_snapshot_stage(snap, class, NUMBER, &number);
-        cost_snapshot_stage(snap, class, TOTAL, &total);
-        ovs_assert(first.count == n && second.count == n && number.count == n
-                   && total.count == n);
-        ovs_assert(cost_snapshot_counter(snap, class, GOOD)
-                   + cost_snapshot_counter(snap, class, BAD) == n);
+        for (size_t i = FIRST; i < N_STAGES; i++) {
+            ovs_assert(cost_hist_count(&block->hists[i]) == n);
+        }
+        ovs_assert(cost_block_counter(block, GOOD)
+                   + cost_block_counter(block, BAD) == n);
 
         /* Each conversion to nanoseconds rounds down. */
-        ovs_assert(first.sum + second.sum <= total.sum);
-        ovs_assert(total.sum - first.sum - second.sum <= 2 * n);
+        ovs_assert(first + second <= total);
+        ovs_assert(total - first - second <= 2 * n);
+        cost_block_destroy(block);
     }
-    for (size_t i = 0; i < snap->n_slowest; i++) {
-        const struct cost_slow_event *event = &snap->slowest[i];
+    for (size_t i = 0; i < book->n_slowest; i++) {
+        const struct cost_slow *slow = &book->slowest[i];
+        const struct cost_entry *e = &slow->entry;
 
-        ovs_assert(event->details[0] + event->details[1] == DETAILS_SUM);
-        ovs_assert(event->marked == (1 << FIRST | 1 << SECOND | 1 << NUMBER));
-        ovs_assert(event->stages[NUMBER] == event->details[0]);
-        ovs_assert(event->stages[FIRST] + event->stages[SECOND]
-                   <= event->total_ns);
-        ovs_assert(!i || snap->slowest[i - 1].total_ns >= event->total_ns);
+        ovs_assert(slow->details[0] + slow->details[1] == DETAILS_SUM);
+        ovs_assert(e->known == (1 << FIRST | 1 << SECOND | 1 << NUMBER
+                                | 1 << TOTAL));
+        ovs_assert(e->stages[NUMBER] == slow->details[0]);
+        ovs_assert(e->stages[TOTAL] == slow->total_ns);
+        ovs_assert(e->stages[FIRST] + e->stages[SECOND] <= slow->total_ns);
+        ovs_assert(!i || book->slowest[i - 1].total_ns >= slow->total_ns);
     }
 }
 
@@ -228,10 +213,10 @@ writer_main(void *writer_)
 {
     struct writer *writer = writer_;
     struct cost_recorder *recorder;
-    char name[COST_THREAD_NAME_MAX];
+    char name[COST_NAME_MAX];
 
     snprintf(name, sizeof name, "writer%u", writer->id);
-    recorder = cost_recorder_get(writer->account, name);
+    recorder = cost_recorder_create(writer->account, name);
     for (uint64_t i = 0; i < writer->n_events; i++) {
         record(recorder, i % N_CLASSES, i);
         if (i % 1024 == 0) {
@@ -245,7 +230,7 @@ writer_main(void *writer_)
         latch_wait(writer->exit_latch);
         poll_block();
     }
-    cost_recorder_release(recorder);
+    cost_recorder_destroy(recorder);
     return NULL;
 }
 
@@ -282,31 +267,32 @@ check_concurrent_read(struct cost_account *account)
 
     start_writers(writers, N_WRITERS, account, N_EVENTS);
     while (seen < N_WRITERS * N_EVENTS) {
-        struct cost_account_snapshot *snap = read_account();
-        uint64_t n = cost_snapshot_count(&snap->total, COST_ALL_CLASSES);
+        struct read *r = read_kind(kinds);
+        uint64_t n = cost_block_events(r->sum);
         uint64_t sum = 0;
 
         ovs_assert(n >= seen);
         seen = n;
-        for (size_t i = 0; i < snap->n_threads; i++) {
-            check_snapshot(&snap->threads[i]);
-            sum += cost_snapshot_count(&snap->threads[i], COST_ALL_CLASSES);
+        for (size_t i = 0; i < r->reading.n_threads; i++) {
+            check_book(&r->reading.threads[i]);
+            sum += cost_book_events(&r->reading.threads[i],
+                                    COST_ALL_CLASSES);
         }
         ovs_assert(sum == n);
-        check_snapshot(&snap->total);
-        snapshot_free(snap);
+        check_book(&r->reading.total);
+        read_free(r);
     }
     join_writers(writers, N_WRITERS);
     ovs_assert(read_count() == N_WRITERS * N_EVENTS);
 }
 
-/* Threads come and go, nothing gets lost, all end up as "exited", unless they
- * are there again under the same name. */
+/* Threads come and go, nothing gets lost, all end up as "exited". */
 static void
 check_thread_exit(struct cost_account *account)
 {
     enum { N_ROUNDS = 50, N_WRITERS = 8, N_EVENTS = 100 };
     struct writer writers[N_WRITERS];
+    struct read *r;
 
     for (int i = 0; i < N_ROUNDS; i++) {
         start_writers(writers, N_WRITERS, account, N_EVENTS);
@@ -319,15 +305,36 @@ check_thread_exit(struct cost_account *account)
         }
     }
 
-    struct cost_account_snapshot *snap = read_account();
+    r = read_kind(kinds);
+    ovs_assert(r->reading.n_threads == 1);
+    ovs_assert(!strcmp(r->reading.threads[0].name, "exited"));
+    ovs_assert(r->reading.total.n_slowest == COST_MAX_SLOWEST);
+    ovs_assert(cost_block_events(r->sum) == N_ROUNDS * N_WRITERS * N_EVENTS);
+    check_book(&r->reading.total);
+    read_free(r);
+}
 
-    ovs_assert(snap->n_threads == 1);
-    ovs_assert(!strcmp(snap->threads[0].thread, "exited"));
-    ovs_assert(snap->total.n_slowest == COST_MAX_SLOWEST);
-    ovs_assert(cost_snapshot_count(&snap->total, COST_ALL_CLASSES)
-               == N_ROUNDS * N_WRITERS * N_EVENTS);
-    check_snapshot(&snap->total);
-    snapshot_free(snap);
+/* Two recorders of one name are two lines that add up. */
+static void
+check_same_name(struct cost_account *account)
+{
+    struct cost_recorder *recorders[2];
+    struct read *r;
+
+    for (int i = 0; i < 2; i++) {
+        recorders[i] = cost_recorder_create(account, "same");
+        for (int j = 0; j <= i; j++) {
+            record(recorders[i], 0, j);
+        }
+    }
+    r = read_kind(kinds);
+    ovs_assert(r->reading.n_threads == 3);
+    for (int i = 0; i < 2; i++) {
+        ovs_assert(!strcmp(r->reading.threads[i].name, "same"));
+        ovs_assert(cost_book_events(&r->reading.threads[i], 0) == i + 1);
+    }
+    ovs_assert(cost_block_events(r->sum) == 3);
+    read_free(r);
 }
 
 /* Clearing while threads write: what is left is in order, and clearing after
@@ -340,164 +347,161 @@ check_concurrent_clear(struct cost_account *account)
 
     start_writers(writers, N_WRITERS, account, N_EVENTS);
     for (int i = 0; i < 200; i++) {
-        struct cost_account_snapshot *snap;
+        struct read *r;
 
         ovs_assert(cost_accounts_clear(kinds, 1, NULL) == 1);
-        snap = read_account();
-        check_snapshot(&snap->total);
-        snapshot_free(snap);
+        r = read_kind(kinds);
+        check_book(&r->reading.total);
+        read_free(r);
     }
     join_writers(writers, N_WRITERS);
     cost_accounts_clear(kinds, 1, NULL);
     ovs_assert(read_count() == 0);
 }
 
-/* The time of an inner event is not part of the outer one: whatever else the
- * machine does meanwhile, there is no more of it than of all of them. */
+/* A reader asks a writer that never rests for a copy, and gives up if it is
+ * stopped in the middle of an event, for as long as that is so. */
+static void
+check_stopped(struct cost_account *account)
+{
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    struct cost_data *data;
+    struct cost_reading reading;
+    struct cost_accounts all;
+    uint32_t seq;
+
+    record(recorder, 0, 1);
+    data = ovsrcu_get(struct cost_data *, &recorder->data);
+    atomic_read(&data->latest->seq, &seq);
+    atomic_store(&data->latest->seq, seq + 1);
+    cost_accounts_get(kinds, 1, NULL, &all);
+    ovs_assert(!cost_account_read(all.accounts[0], true, &reading));
+
+    /* It goes on, and leaves a copy for the reader that is gone: the next one
+     * takes no notice of it. */
+    atomic_store(&data->latest->seq, seq + 2);
+    record(recorder, 0, 2);
+    record(recorder, 0, 3);
+    cost_accounts_put(&all);
+    ovs_assert(read_count() == 3);
+}
+
+/* Moves the test clock by 'ns' whenever it is read for 'event'. */
+static void
+set_clock(const char *event, uint64_t ns)
+{
+    cost_clock_set_test(event, &ns, 1);
+}
+
+/* The time of an inner event is not part of the outer one. */
 static void
 check_nesting(struct cost_account *account)
 {
-    uint64_t all, all_ns, cancelled, inner_total_ns;
-    struct cost_account_snapshot *snap;
-    struct cost_hist_snapshot hist;
-    struct cost_recorder *recorder = cost_recorder_get(account, "main");
-    struct cost_timer outer, inner;
-    const uint64_t inner_ns = 20000000;
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    struct cost_span outer, inner;
+    struct cost_block *block;
+    struct read *r;
 
-    all = cost_clock_now("event");
-    cost_timer_init(&outer);
-    cost_timer_init(&inner);
-    cost_timer_start(&outer, recorder, 0);
-    cost_timer_start(&inner, recorder, 0);
-    xnanosleep(inner_ns);
-    cost_timer_mark(&kind, FIRST);
-    cost_timer_stop(&inner, SECOND, 1, NULL, NULL, 0);
-    cost_timer_mark(&kind, FIRST);
+    set_clock("event", 1000);
+    cost_span_init(&outer);
+    cost_span_init(&inner);
+    cost_span_begin(&outer, recorder, 0);
+    cost_span_begin(&inner, recorder, 0);
+    cost_lap(&kind, FIRST);
+    cost_span_end(&inner, SECOND, 1, NULL, NULL, 0);
+    cost_lap(&kind, FIRST);
 
     /* Cancelled ones do not count at all. */
-    cost_timer_start(&inner, recorder, 0);
-    cancelled = cost_clock_now("event");
-    xnanosleep(inner_ns);
-    cancelled = cost_clock_now("event") - cancelled;
-    cost_timer_cancel(&inner);
-    cost_timer_stop(&outer, SECOND, 0, NULL, NULL, 0);
-    ovs_assert(!cost_thread_get()->timer);
-    all = cost_clock_now("event") - all;
+    cost_span_begin(&inner, recorder, 0);
+    cost_span_cancel(&inner);
+    ovs_assert(cost_span_is_running());
+    cost_span_exclude(100);
+    cost_span_end(&outer, SECOND, 0, NULL, NULL, 0);
+    ovs_assert(!cost_thread_get()->span && !cost_span_is_running());
 
-    /* The clock may have been calibrated since. */
-    all_ns = cost_clock_ns(all - cancelled) + inner_ns / 10;
+    r = read_kind(kinds);
+    ovs_assert(cost_block_events(r->sum) == 2);
+    block = r->reading.total.classes[1];
+    ovs_assert(cost_hist_sum(&block->hists[FIRST]) == 1000
+               && cost_hist_sum(&block->hists[SECOND]) == 1000
+               && cost_hist_sum(&block->hists[TOTAL]) == 2000);
 
-    snap = read_account();
-    ovs_assert(cost_snapshot_count(&snap->total, 0) == 1);
-    ovs_assert(cost_snapshot_count(&snap->total, 1) == 1);
-    cost_snapshot_stage(&snap->total, 1, TOTAL, &hist);
-    ovs_assert(hist.min >= inner_ns * 99 / 100);
-    inner_total_ns = hist.sum;
-    cost_snapshot_stage(&snap->total, 0, TOTAL, &hist);
-    ovs_assert(hist.sum + inner_total_ns <= all_ns);
-    cost_snapshot_stage(&snap->total, 0, FIRST, &hist);
-    ovs_assert(hist.sum + inner_total_ns <= all_ns);
+    /* Seven readings after the first one, of which three are of the inner
+     * events, in which 2000 and 1000 ns pass. */
+    block = r->reading.total.classes[0];
+    ovs_assert(cost_hist_sum(&block->hists[FIRST]) == 2000
+               && cost_hist_sum(&block->hists[SECOND]) == 1900
+               && cost_hist_sum(&block->hists[TOTAL]) == 3900);
 
     /* The slowest say how much that was. */
-    ovs_assert(snap->total.n_slowest == 2);
+    ovs_assert(r->reading.total.n_slowest == 2);
     for (size_t i = 0; i < 2; i++) {
-        const struct cost_slow_event *event = &snap->total.slowest[i];
+        const struct cost_entry *e = &r->reading.total.slowest[i].entry;
 
-        ovs_assert(event->class == 0 ? event->excluded_ns >= 2 * inner_ns
-                   : !event->excluded_ns);
+        ovs_assert(e->excluded_ns == (e->class ? 0 : 3100));
     }
-    snapshot_free(snap);
+    read_free(r);
 }
 
-/* Records an event that was measured without a timer. */
+/* Events whose points in time are given, one of which begins with a stage that
+ * is not part of it, and one of which has no possible time. */
 static void
-record_event(struct cost_recorder *recorder, const uint64_t *counts)
+check_points(struct cost_account *account)
 {
-    struct cost_event event = {
-        .total = 1000,
-        .marked = 1 << SECOND | 1 << NUMBER,
-        .counter = BAD,
-        .counts = counts,
-        .stages = { [SECOND] = 250, [NUMBER] = 250 },
-    };
-    uint64_t number = 250;
-    struct cost_details details = { get_details, &number, DETAILS_SUM };
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    uint64_t counts[N_COUNTERS] = { [GOOD] = 3 };
+    struct cost_span span;
+    struct cost_block *block;
+    struct read *r;
 
-    cost_record(recorder, 2, &event, &details);
-}
+    set_clock("event", 0);
+    cost_span_open(&span, recorder, true, 1000);
+    cost_span_lap(&span, APART, 1700);
+    cost_span_lap(&span, FIRST, 1800);
+    cost_span_lap(&span, SECOND, 2000);
+    cost_span_lap(&span, FIRST, 2010);
+    cost_entry_add(&span.entry, NUMBER, 7);
+    cost_span_finish(&span, 2010, 2, counts, NULL);
+    cost_span_open(&span, recorder, true, UINT64_C(1) << 62);
+    cost_span_lap(&span, FIRST, 1800);
+    cost_entry_add(&span.entry, NUMBER, 8);
+    cost_span_finish(&span, 2000, 2, NULL, NULL);
 
-/* Events that were measured without a timer are recorded as they are, whether
- * they are kept back at first or not. */
-static void
-check_record(struct cost_account *account)
-{
-    struct cost_account *direct = cost_account_create(&direct_kind, "direct",
-                                                      NULL);
-    struct cost_recorder *recorders[] = {
-        cost_recorder_get(account, "main"),
-        cost_recorder_get(direct, "main"),
-    };
-    const uint64_t counts[N_COUNTERS] = { [GOOD] = 3 };
-
-    for (size_t i = 0; i < ARRAY_SIZE(recorders); i++) {
-        struct cost_account_snapshot *snap;
-        struct cost_hist_snapshot hist;
-
-        for (int j = 0; j < 1000; j++) {
-            record_event(recorders[i], j == 500 ? counts : NULL);
-        }
-        snap = read_kind(i ? direct_kinds : kinds);
-        cost_snapshot_stage(&snap->total, 2, TOTAL, &hist);
-        ovs_assert(hist.count == 1000 && hist.min == cost_clock_ns(1000)
-                   && hist.max == hist.min && hist.sum == 1000 * hist.min
-                   && hist.sum_sq.u64.lo == hist.sum * hist.min
-                   && !hist.sum_sq.u64.hi);
-        cost_snapshot_stage(&snap->total, 2, FIRST, &hist);
-        ovs_assert(!hist.count);
-        cost_snapshot_stage(&snap->total, 2, SECOND, &hist);
-        ovs_assert(hist.count == 1000 && hist.min == cost_clock_ns(250)
-                   && hist.max == hist.min && hist.sum == 1000 * hist.min);
-        cost_snapshot_stage(&snap->total, 2, NUMBER, &hist);
-        ovs_assert(hist.count == 1000 && hist.min == 250 && hist.max == 250
-                   && hist.sum == 250000);
-        ovs_assert(cost_snapshot_count(&snap->total, 2) == 1000);
-        ovs_assert(cost_snapshot_counter(&snap->total, 2, BAD) == 1000);
-        ovs_assert(cost_snapshot_counter(&snap->total, 2, GOOD) == 3);
-        ovs_assert(snap->total.n_slowest == COST_MAX_SLOWEST);
-        for (size_t j = 0; j < snap->total.n_slowest; j++) {
-            const struct cost_slow_event *slow = &snap->total.slowest[j];
-
-            ovs_assert(slow->marked == (1 << SECOND | 1 << NUMBER)
-                       && slow->stages[SECOND] == cost_clock_ns(250)
-                       && slow->stages[NUMBER] == 250
-                       && slow->details[0] == 250);
-        }
-        snapshot_free(snap);
-    }
-    cost_account_destroy(direct);
+    r = read_kind(kinds);
+    block = r->reading.total.classes[2];
+    ovs_assert(cost_block_events(block) == 2);
+    ovs_assert(cost_block_counter(block, GOOD) == 3);
+    ovs_assert(cost_hist_sum(&block->hists[APART]) == 700
+               && cost_hist_sum(&block->hists[FIRST]) == 110
+               && cost_hist_sum(&block->hists[SECOND]) == 200
+               && cost_hist_sum(&block->hists[NUMBER]) == 15
+               && cost_hist_sum(&block->hists[TOTAL]) == 310
+               && cost_hist_count(&block->hists[TOTAL]) == 1);
+    ovs_assert(r->reading.total.n_slowest == 1);
+    read_free(r);
 }
 
 /* Of the slowest events, none is missing, and there are no others. */
 static void
 check_slowest(struct cost_account *account)
 {
-    struct cost_recorder *recorder = cost_recorder_get(account, "main");
-    struct cost_account_snapshot *snap;
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    struct read *r;
 
     for (uint64_t i = 0; i < 1000; i++) {
-        struct cost_event event;
+        struct cost_entry entry;
 
-        cost_event_init(&event);
-        event.total = (i * 7919 % 1000 + 1) * 1000000;
-        cost_record(recorder, i % N_CLASSES, &event, NULL);
+        cost_entry_init(&entry, i % N_CLASSES);
+        cost_entry_add(&entry, TOTAL, (i * 7919 % 1000 + 1) * 1000000);
+        cost_record(recorder, &entry, NULL, NULL);
     }
-    snap = read_account();
-    ovs_assert(snap->total.n_slowest == COST_MAX_SLOWEST);
+    r = read_kind(kinds);
+    ovs_assert(r->reading.total.n_slowest == COST_MAX_SLOWEST);
     for (size_t i = 0; i < COST_MAX_SLOWEST; i++) {
-        ovs_assert(snap->total.slowest[i].total_ns
-                   == cost_clock_ns((1000 - i) * 1000000));
+        ovs_assert(r->reading.total.slowest[i].total_ns
+                   == (1000 - i) * 1000000);
     }
-    snapshot_free(snap);
+    read_free(r);
 }
 
 /* Tallies are exact, whether an event is timed or not. */
@@ -505,48 +509,43 @@ static void
 check_tally(struct cost_account *unused OVS_UNUSED)
 {
     static const uint64_t numbers[] = { 3, 0, 3, 4, 1, 100 };
-    struct cost_account *account = cost_account_create(&tally_kind, "tally",
+    struct cost_account *account = cost_account_create(&rows_kind, "tally",
                                                        NULL);
-    struct cost_recorder *recorder = cost_recorder_get(account, "main");
-    struct cost_account_snapshot *snap;
-    struct cost_hist_snapshot hist;
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    const struct cost_hist *hist;
+    struct read *r;
 
     for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-        struct cost_event event;
+        struct cost_entry entry;
 
         for (int j = 0; j < 10; j++) {
-            cost_recorder_tally(recorder, i % 2, GOOD, numbers[i], 3);
+            cost_tally(recorder, i % 2, GOOD, numbers[i], LIMIT);
         }
-        cost_event_init(&event);
-        event.counter = GOOD;
-        cost_event_add(&event, NUMBER, numbers[i]);
+        cost_entry_init(&entry, i % 2);
+        entry.counter = GOOD;
+        cost_entry_add(&entry, NUMBER, numbers[i]);
         if (i >= 3) {
-            event.total = 1000 * i;
-        } else {
-            event.total = COST_NOT_TIMED;
+            cost_entry_add(&entry, TOTAL, 1000 * i);
         }
-        cost_record(recorder, i % 2, &event, NULL);
+        cost_record(recorder, &entry, NULL, NULL);
     }
     cost_count(recorder, 0, BAD, 7);
 
-    snap = read_kind(tally_kinds);
-    ovs_assert(cost_snapshot_count(&snap->total, COST_ALL_CLASSES) == 66);
-    ovs_assert(cost_snapshot_count(&snap->total, 0) == 33);
-    ovs_assert(cost_snapshot_counter(&snap->total, 1, GOOD) == 33);
-    ovs_assert(cost_snapshot_counter(&snap->total, 0, BAD) == 7);
-    cost_snapshot_stage(&snap->total, COST_ALL_CLASSES, NUMBER, &hist);
-    ovs_assert(hist.layout == &tally_layout && hist.count == 66
-               && hist.sum == 11 * 111 && hist.min == 0 && hist.max == 100
-               && hist.sum_sq.u64.lo == 11 * (9 + 9 + 16 + 1 + 10000));
-    ovs_assert(hist.buckets[0] == 11 && hist.buckets[1] == 11
-               && !hist.buckets[2] && hist.buckets[3] == 22
-               && hist.buckets[4] == 22);
-    cost_snapshot_stage(&snap->total, COST_ALL_CLASSES, TOTAL, &hist);
-    ovs_assert(hist.count == 3 && hist.sum == (cost_clock_ns(3000)
-                                               + cost_clock_ns(4000)
-                                               + cost_clock_ns(5000)));
-    ovs_assert(snap->total.n_slowest == 2);
-    snapshot_free(snap);
+    r = read_kind(rows_kinds);
+    ovs_assert(cost_block_events(r->sum) == 66);
+    ovs_assert(cost_book_events(&r->reading.total, 0) == 33);
+    ovs_assert(cost_block_counter(r->reading.total.classes[1], GOOD) == 33);
+    ovs_assert(cost_block_counter(r->reading.total.classes[0], BAD) == 7);
+    hist = &r->sum->hists[NUMBER];
+    ovs_assert(cost_hist_count(hist) == 66 && cost_hist_sum(hist) == 11 * 111
+               && !cost_hist_min(hist) && cost_hist_max(hist) == 100);
+    ovs_assert(cost_hist_get(hist, 0) == 11 && cost_hist_get(hist, 1) == 11
+               && !cost_hist_get(hist, 2) && cost_hist_get(hist, 3) == 22
+               && cost_hist_get(hist, 4) == 22);
+    hist = &r->sum->hists[TOTAL];
+    ovs_assert(cost_hist_count(hist) == 3 && cost_hist_sum(hist) == 12000);
+    ovs_assert(r->reading.total.n_slowest == 2);
+    read_free(r);
     cost_account_destroy(account);
 }
 
@@ -556,7 +555,7 @@ static void
 check_tally_rows(struct cost_account *unused OVS_UNUSED)
 {
     static const struct {
-        uint32_t key;
+        uint32_t class;
         size_t row;
         uint64_t number;
     } events[] = {
@@ -566,26 +565,25 @@ check_tally_rows(struct cost_account *unused OVS_UNUSED)
     };
     struct cost_account *account = cost_account_create(&rows_kind, "rows",
                                                        NULL);
-    struct cost_recorder *recorder = cost_recorder_get(account, "main");
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
 
     for (int i = 0; i < 3; i++) {
-        struct cost_account_snapshot *snap;
-        struct cost_hist_snapshot hist;
+        struct cost_book *book;
+        struct read *r;
 
         for (size_t j = 0; j < ARRAY_SIZE(events); j++) {
-            cost_recorder_tally(recorder, events[j].key, events[j].row,
-                                events[j].number, 3);
+            cost_tally(recorder, events[j].class, events[j].row,
+                       events[j].number, LIMIT);
         }
-        snap = read_kind(rows_kinds);
-        ovs_assert(cost_snapshot_counter(&snap->total, 0, GOOD) == 2);
-        ovs_assert(cost_snapshot_counter(&snap->total, 0, BAD) == 3);
-        ovs_assert(cost_snapshot_counter(&snap->total, N_CLASSES - 1,
-                                         GOOD) == 0);
-        ovs_assert(cost_snapshot_counter(&snap->total, N_CLASSES - 1,
-                                         BAD) == 3);
-        cost_snapshot_stage(&snap->total, COST_ALL_CLASSES, NUMBER, &hist);
-        ovs_assert(hist.count == 8 && hist.sum == 15);
-        snapshot_free(snap);
+        r = read_kind(rows_kinds);
+        book = &r->reading.total;
+        ovs_assert(cost_block_counter(book->classes[0], GOOD) == 2);
+        ovs_assert(cost_block_counter(book->classes[0], BAD) == 3);
+        ovs_assert(!cost_block_counter(book->classes[N_CLASSES - 1], GOOD));
+        ovs_assert(cost_block_counter(book->classes[N_CLASSES - 1], BAD) == 3);
+        ovs_assert(cost_hist_count(&r->sum->hists[NUMBER]) == 8
+                   && cost_hist_sum(&r->sum->hists[NUMBER]) == 15);
+        read_free(r);
 
         cost_accounts_clear(rows_kinds, 1, NULL);
         if (i) {
@@ -595,42 +593,93 @@ check_tally_rows(struct cost_account *unused OVS_UNUSED)
     cost_account_destroy(account);
 }
 
+/* Numbers count further than the 32 bits that each has at first. */
+static void
+check_wide(struct cost_account *account)
+{
+    const uint64_t huge = UINT64_C(1) << 32;
+    struct cost_account *tallied = cost_account_create(&rows_kind, "tally",
+                                                       NULL);
+    struct cost_recorder *recorders[2] = {
+        cost_recorder_create(account, "main"),
+        cost_recorder_create(tallied, "main"),
+    };
+    struct read *r;
+
+    for (int i = 0; i < 2; i++) {
+        struct cost_entry entry;
+
+        cost_entry_init(&entry, 0);
+        cost_entry_add(&entry, TOTAL, 1000);
+        for (int j = 0; j < 3; j++) {
+            struct cost_data *data;
+
+            cost_tally(recorders[1], 0, GOOD, 2, LIMIT);
+            cost_record(recorders[i], &entry, NULL, NULL);
+            data = ovsrcu_get(struct cost_data *, &recorders[i]->data);
+            if (!j) {
+                /* As if it had been recorded so often. */
+                struct cost_hist *hist = &data->latest->hists[TOTAL];
+                unsigned int bucket = cost_hist_bucket(1000) - hist->first;
+
+                ovs_assert(!hist->wide);
+                ((uint32_t *) hist->buckets)[bucket] = UINT32_MAX;
+                if (i) {
+                    cost_block_tally(data->latest, GOOD)[2] = UINT32_MAX - 1;
+                }
+                data->n_max = INT32_MAX;
+            }
+            ovs_assert(data->latest->hists[TOTAL].wide == (j > 0));
+        }
+
+        r = read_kind(i ? rows_kinds : kinds);
+        ovs_assert(cost_hist_count(&r->sum->hists[TOTAL]) == huge + 1);
+        if (i) {
+            ovs_assert(cost_block_counter(r->sum, GOOD) == huge);
+            ovs_assert(cost_hist_sum(&r->sum->hists[NUMBER]) == 2 * huge);
+            ovs_assert(cost_block_events(r->sum) == huge + 3);
+        }
+        read_free(r);
+    }
+    cost_account_destroy(tallied);
+}
+
 /* An event that began while accounting was off counts if it is on when the
  * event ends, and the next one does not if it is off again. */
 static void
 check_tally_off(struct cost_account *unused OVS_UNUSED)
 {
-    struct cost_account *account = cost_account_create(&tally_kind, "tally",
+    struct cost_account *account = cost_account_create(&rows_kind, "tally",
                                                        NULL);
-    struct cost_recorder *recorder = cost_recorder_get(account, "main");
-    struct cost_account_snapshot *snap;
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    struct read *r;
 
     for (int i = 0; i < 3; i++) {
         configure(false, 1);
-        if (cost_recorder_split(recorder, 0)) {
-            cost_recorder_idle(recorder);
+        if (cost_sample(recorder, 0)) {
+            cost_tally_stop(recorder);
         }
         configure(true, 1);
-        cost_recorder_tally(recorder, 0, GOOD, 1, 3);
+        cost_tally(recorder, 0, GOOD, 1, LIMIT);
         configure(false, 1);
         for (int j = 0; j < 10; j++) {
-            if (cost_recorder_split(recorder, 0)) {
-                cost_recorder_idle(recorder);
+            if (cost_sample(recorder, 0)) {
+                cost_tally_stop(recorder);
             }
-            cost_recorder_tally(recorder, 0, GOOD, 1, 3);
+            cost_tally(recorder, 0, GOOD, 1, LIMIT);
         }
     }
 
-    snap = read_kind(tally_kinds);
-    ovs_assert(cost_snapshot_count(&snap->total, COST_ALL_CLASSES) == 3);
-    snapshot_free(snap);
+    r = read_kind(rows_kinds);
+    ovs_assert(cost_block_events(r->sum) == 3);
+    read_free(r);
     cost_account_destroy(account);
 }
 
-/* In lib/cost.c. */
+/* In lib/cost-span.c. */
 extern struct coverage_counter counter_cost_refused;
 
-/* Returns how many marks and counts of the calling thread have been refused
+/* Returns how many laps and outcomes of the calling thread have been refused
  * since this was last called. */
 static unsigned int
 n_refused(void)
@@ -642,32 +691,30 @@ n_refused(void)
 static void
 check_refused(struct cost_account *account)
 {
-    struct cost_recorder *recorder = cost_recorder_get(account, "main");
-    struct cost_account_snapshot *snap;
-    struct cost_hist_snapshot hist;
-    struct cost_timer timer;
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    struct cost_span span;
+    struct read *r;
 
     n_refused();
-    cost_timer_init(&timer);
-    cost_timer_start(&timer, recorder, 0);
-    cost_timer_mark(&direct_kind, FIRST);
-    cost_timer_count(&direct_kind, BAD);
+    cost_span_init(&span);
+    cost_span_begin(&span, recorder, 0);
+    cost_lap(&other_kind, FIRST);
+    cost_outcome(&other_kind, BAD);
     ovs_assert(n_refused() == 2);
-    cost_timer_count(&kind, GOOD);
-    cost_timer_stop(&timer, SECOND, 0, NULL, NULL, 0);
+    cost_outcome(&kind, GOOD);
+    cost_span_end(&span, SECOND, 0, NULL, NULL, 0);
     ovs_assert(n_refused() == 0);
 
-    /* Without a timer there is nothing to be refused. */
-    cost_timer_mark(&direct_kind, FIRST);
-    cost_timer_count(&direct_kind, BAD);
+    /* Without a span there is nothing to be refused. */
+    cost_lap(&other_kind, FIRST);
+    cost_outcome(&other_kind, BAD);
     ovs_assert(n_refused() == 0);
 
-    snap = read_account();
-    cost_snapshot_stage(&snap->total, 0, FIRST, &hist);
-    ovs_assert(!hist.count);
-    ovs_assert(cost_snapshot_counter(&snap->total, 0, GOOD) == 1);
-    ovs_assert(!cost_snapshot_counter(&snap->total, 0, BAD));
-    snapshot_free(snap);
+    r = read_kind(kinds);
+    ovs_assert(!cost_hist_count(&r->sum->hists[FIRST]));
+    ovs_assert(cost_block_counter(r->sum, GOOD) == 1);
+    ovs_assert(!cost_block_counter(r->sum, BAD));
+    read_free(r);
 }
 
 /* Of events that follow each other, the end of one is the start of the
@@ -675,56 +722,52 @@ check_refused(struct cost_account *account)
 static void
 check_next(struct cost_account *account)
 {
-    enum { N_EVENTS = 1000, FACTOR = 7 };
-    struct cost_account_snapshot *snap;
-    struct cost_hist_snapshot hist;
-    struct cost_recorder *recorder = cost_recorder_get(account, "main");
-    struct cost_timer outer, timer;
-    uint64_t tsc = cost_clock_tsc();
-    uint64_t start;
+    enum { N_EVENTS = 1000 };
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    struct cost_span outer, span;
+    const struct cost_hist *hist;
+    struct read *r;
 
-    cost_timer_init(&outer);
-    cost_timer_start(&outer, recorder, 0);
-    cost_timer_init(&timer);
-    cost_timer_end(&timer);
-    start = outer.start;
+    set_clock("event", 1000);
+    cost_span_init(&outer);
+    cost_span_begin(&outer, recorder, 0);
+    cost_span_init(&span);
+    cost_span_close(&span);
     for (int i = 0; i < N_EVENTS; i++) {
-        tsc += FACTOR;
-        cost_timer_start(&timer, recorder, tsc);
-        cost_timer_mark(&kind, FIRST);
+        cost_span_begin(&span, recorder, 0);
         if (i % 4 == 3) {
-            cost_timer_cancel(&timer);
-            cost_timer_end(&timer);
+            cost_span_cancel(&span);
+            cost_span_close(&span);
         } else {
-            cost_timer_leave(&timer, SECOND, 1, NULL, NULL, 0);
-            ovs_assert(cost_thread_get()->timer == &outer);
+            cost_span_leave(&span, SECOND, 1, NULL, NULL, 0);
+            ovs_assert(cost_thread_get()->span == &outer);
         }
     }
-    cost_timer_end(&timer);
-    cost_timer_end(&timer);
-    ovs_assert(cost_thread_get()->timer == &outer);
-    ovs_assert(outer.start >= start + N_EVENTS * FACTOR * 3 / 4
-               || strcmp(cost_clock_name(), "tsc"));
-    cost_timer_stop(&outer, SECOND, 0, NULL, NULL, 0);
+    cost_span_close(&span);
+    cost_span_close(&span);
+    ovs_assert(cost_thread_get()->span == &outer);
+    cost_span_end(&outer, SECOND, 0, NULL, NULL, 0);
 
-    snap = read_account();
-    ovs_assert(cost_snapshot_count(&snap->total, 0) == 1);
-    cost_snapshot_stage(&snap->total, 1, TOTAL, &hist);
-    ovs_assert(hist.count == N_EVENTS * 3 / 4);
-    if (!strcmp(cost_clock_name(), "tsc")) {
-        ovs_assert(hist.max == cost_clock_ns(FACTOR));
-    }
-    snapshot_free(snap);
+    r = read_kind(kinds);
+    ovs_assert(cost_book_events(&r->reading.total, 0) == 1);
+    hist = &r->reading.total.classes[1]->hists[TOTAL];
+    ovs_assert(cost_hist_count(hist) == N_EVENTS * 3 / 4);
+    ovs_assert(cost_hist_min(hist) == 1000 && cost_hist_max(hist) == 1000);
+
+    /* All but those readings that begin an event which follows none. */
+    hist = &r->reading.total.classes[0]->hists[TOTAL];
+    ovs_assert(cost_hist_sum(hist) == (N_EVENTS / 4 + 1) * 1000);
+    read_free(r);
 
     /* An event that was left open ends even if accounting is turned off. */
-    cost_timer_start(&timer, recorder, 0);
-    cost_timer_leave(&timer, SECOND, 2, NULL, NULL, 0);
+    cost_span_begin(&span, recorder, 0);
+    cost_span_leave(&span, SECOND, 2, NULL, NULL, 0);
     configure(false, 1);
-    cost_timer_start(&timer, recorder, 0);
-    cost_timer_leave(&timer, SECOND, 2, NULL, NULL, 0);
-    cost_timer_end(&timer);
+    cost_span_begin(&span, recorder, 0);
+    cost_span_leave(&span, SECOND, 2, NULL, NULL, 0);
+    cost_span_close(&span);
     configure(true, 1);
-    ovs_assert(!cost_thread_get()->timer);
+    ovs_assert(!cost_thread_get()->span);
     ovs_assert(read_count() == N_EVENTS * 3 / 4 + 2);
 }
 
@@ -732,11 +775,11 @@ check_next(struct cost_account *account)
 static void
 check_off(struct cost_account *account)
 {
-    struct cost_recorder *recorder = cost_recorder_get(account, "main");
-    struct cost_timer outer, inner;
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    struct cost_span outer, inner;
 
-    cost_timer_init(&outer);
-    cost_timer_init(&inner);
+    cost_span_init(&outer);
+    cost_span_init(&inner);
     record(recorder, 0, 1);
     configure(false, 1);
     record(recorder, 0, 2);
@@ -744,65 +787,62 @@ check_off(struct cost_account *account)
     ovs_assert(read_count() == 1);
 
     /* Off, then on: the outer event is not counted. */
-    cost_timer_start(&outer, recorder, 0);
+    cost_span_begin(&outer, recorder, 0);
     configure(true, 1);
-    cost_timer_start(&inner, recorder, 0);
-    cost_timer_stop(&inner, SECOND, 0, NULL, NULL, 0);
-    cost_timer_mark(&kind, FIRST);
-    cost_timer_stop(&outer, SECOND, 0, NULL, NULL, 0);
+    cost_span_begin(&inner, recorder, 0);
+    cost_span_end(&inner, SECOND, 0, NULL, NULL, 0);
+    cost_lap(&kind, FIRST);
+    cost_span_end(&outer, SECOND, 0, NULL, NULL, 0);
     ovs_assert(read_count() == 2);
 
     /* On, then off: the outer event is. */
-    cost_timer_start(&outer, recorder, 0);
+    cost_span_begin(&outer, recorder, 0);
     configure(false, 1);
-    cost_timer_start(&inner, recorder, 0);
-    cost_timer_mark(&kind, FIRST);
-    cost_timer_count(&kind, BAD);
-    cost_timer_stop(&inner, SECOND, 0, NULL, NULL, 0);
-    cost_timer_stop(&outer, SECOND, 0, NULL, NULL, 0);
+    cost_span_begin(&inner, recorder, 0);
+    cost_lap(&kind, FIRST);
+    cost_outcome(&kind, BAD);
+    cost_span_end(&inner, SECOND, 0, NULL, NULL, 0);
+    cost_span_end(&outer, SECOND, 0, NULL, NULL, 0);
     ovs_assert(read_count() == 3);
-    ovs_assert(!cost_thread_get()->timer);
+    ovs_assert(!cost_thread_get()->span);
 
-    struct cost_account_snapshot *snap = read_account();
+    struct read *r = read_kind(kinds);
 
-    ovs_assert(cost_snapshot_counter(&snap->total, COST_ALL_CLASSES, BAD)
-               == 1);
-    snapshot_free(snap);
+    ovs_assert(cost_block_counter(r->sum, BAD) == 1);
+    read_free(r);
     configure(true, 1);
 }
 
-/* Only one event in N is split, every event is counted. */
+/* Only one event in N is sampled, every event is counted. */
 static void
-check_split(struct cost_account *account)
+check_sample(struct cost_account *account)
 {
     enum { N_EVENTS = 64000, INTERVAL = 16 };
-    struct cost_recorder *recorder = cost_recorder_get(account, "main");
-    struct cost_account_snapshot *snap;
-    struct cost_hist_snapshot first, total;
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    uint64_t n_sampled;
+    struct read *r;
 
     configure(true, INTERVAL);
     for (int i = 0; i < N_EVENTS; i++) {
         record(recorder, 0, i);
     }
-
-    snap = read_account();
-    cost_snapshot_stage(&snap->total, 0, FIRST, &first);
-    cost_snapshot_stage(&snap->total, 0, TOTAL, &total);
-    ovs_assert(total.count == N_EVENTS);
+    r = read_kind(kinds);
+    ovs_assert(cost_hist_count(&r->sum->hists[TOTAL]) == N_EVENTS);
 
     /* 4,000 are expected, with a standard deviation of some 35. */
-    ovs_assert(first.count > 3500 && first.count < 4500);
-    snapshot_free(snap);
+    n_sampled = cost_hist_count(&r->sum->hists[FIRST]);
+    ovs_assert(n_sampled > 3500 && n_sampled < 4500);
+    read_free(r);
 
-    /* The next event is split as soon as every one is to be. */
+    /* The next event is sampled as soon as every one is to be. */
     configure(true, 1);
     for (int i = 0; i < 100; i++) {
         record(recorder, 1, i);
     }
-    snap = read_account();
-    cost_snapshot_stage(&snap->total, 1, FIRST, &first);
-    ovs_assert(first.count == 100);
-    snapshot_free(snap);
+    r = read_kind(kinds);
+    ovs_assert(cost_hist_count(&r->reading.total.classes[1]->hists[FIRST])
+               == 100);
+    read_free(r);
 }
 
 /* Stores in 'total' what accounts named 'name', or all and those that are
@@ -816,15 +856,15 @@ read_sum(const char *name, uint64_t *total, uint64_t *n_deleted)
     *total = *n_deleted = 0;
     cost_accounts_get(kinds, 1, name, &all);
     for (size_t i = 0; i < all.n; i++) {
-        struct cost_summary summary;
+        struct cost_reading reading;
 
-        cost_account_summarize(all.accounts[i], &summary);
-        *total += summary.n_events;
+        ovs_assert(cost_account_read(all.accounts[i], false, &reading));
+        *total += cost_book_events(&reading.total, COST_ALL_CLASSES);
+        cost_reading_uninit(&reading);
     }
     for (size_t i = 0; i < all.n_kinds; i++) {
         *n_deleted += all.deleted[i].n_accounts;
-        *total += cost_snapshot_count(&all.deleted[i].total,
-                                      COST_ALL_CLASSES);
+        *total += cost_book_events(&all.deleted[i].book, COST_ALL_CLASSES);
     }
     n = all.n;
     cost_accounts_put(&all);
@@ -850,7 +890,7 @@ get_since(const struct cost_kind *const of[], long long int *total,
 static void
 check_accounts(struct cost_account *account)
 {
-    struct cost_recorder *recorder = cost_recorder_get(account, "main");
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
     long long int total, deleted, total_later, deleted_later;
     uint64_t sum, n_deleted;
 
@@ -858,8 +898,8 @@ check_accounts(struct cost_account *account)
     for (unsigned int i = 0; i < 100; i++) {
         struct cost_account *other = cost_account_create(&kind, "x@other",
                                                          NULL);
-        struct cost_recorder *other_recorder
-            = cost_recorder_get(other, "main");
+        struct cost_recorder *other_recorder = cost_recorder_create(other,
+                                                                    "main");
 
         record(other_recorder, 0, 0);
         record(recorder, 0, 0);
@@ -894,9 +934,10 @@ check_accounts(struct cost_account *account)
     ovs_assert(total > total_later && deleted_later > deleted);
 
     /* Clearing does so, too, when there are deleted ones only. */
-    get_since(direct_kinds, &total, &deleted);
-    ovs_assert(cost_accounts_clear(direct_kinds, 1, NULL) == 0);
-    get_since(direct_kinds, &total_later, &deleted_later);
+    cost_account_destroy(cost_account_create(&other_kind, "other", NULL));
+    get_since(other_kinds, &total, &deleted);
+    ovs_assert(cost_accounts_clear(other_kinds, 1, NULL) == 0);
+    get_since(other_kinds, &total_later, &deleted_later);
     ovs_assert(total_later > total && deleted_later > deleted);
 }
 
@@ -915,7 +956,7 @@ memory_becomes(uint64_t bytes)
 static void
 check_memory(struct cost_account *account)
 {
-    struct cost_recorder *recorder = cost_recorder_get(account, "main");
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
     uint64_t idle, busy;
 
     /* Only the account and its recorder are there. */
@@ -932,17 +973,16 @@ check_memory(struct cost_account *account)
     cost_accounts_clear(kinds, 1, NULL);
     ovs_assert(memory_becomes(idle));
 
+    /* What exited threads have recorded takes some, too. */
     record(recorder, 0, 0);
-    ovs_assert(cost_memory_used() > idle);
-    cost_recorder_release(recorder);
-    ovs_assert(memory_becomes(idle - ROUND_UP(sizeof *recorder,
-                                              CACHE_LINE_SIZE)));
+    cost_recorder_destroy(recorder);
+    ovs_assert(cost_memory_used() > idle - sizeof *recorder);
     ovs_assert(read_count() == 1);
-    recorder = cost_recorder_get(account, "main");
-    ovs_assert(cost_memory_used() == idle);
+    cost_accounts_clear(kinds, 1, NULL);
+    ovs_assert(memory_becomes(idle - sizeof *recorder));
 }
 
-/* A list of reports that are on, and split intervals of their own. */
+/* A list of reports that are on, and sample intervals of their own. */
 static void
 check_config(struct cost_account *account OVS_UNUSED)
 {
@@ -957,12 +997,12 @@ check_config(struct cost_account *account OVS_UNUSED)
         { "cost-accounting", "other", 0 },
         { "cost-accounting", "other, test", 16 },
         { "cost-accounting", "test", 16 },
-        { "cost-split-interval", "5", 5 },
-        { "cost-split-interval", "0", 16 },
-        { "cost-split-interval", "65537", 16 },
-        { "cost-split-interval-test", "7", 7 },
-        { "cost-split-interval-other", "7", 16 },
-        { "cost-split-interval-test", "x", 16 },
+        { "cost-sample-interval", "5", 5 },
+        { "cost-sample-interval", "0", 16 },
+        { "cost-sample-interval", "65537", 16 },
+        { "cost-sample-interval-test", "7", 7 },
+        { "cost-sample-interval-other", "7", 16 },
+        { "cost-sample-interval-test", "x", 16 },
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -970,16 +1010,16 @@ check_config(struct cost_account *account OVS_UNUSED)
 
         smap_add(&smap, cases[i].key, cases[i].value);
         cost_configure(&smap);
-        ovs_assert(cost_split_interval(&config) == cases[i].interval);
+        ovs_assert(cost_sample_interval(&config) == cases[i].interval);
         smap_destroy(&smap);
     }
 
     struct smap smap = SMAP_INITIALIZER(&smap);
 
-    smap_add(&smap, "cost-split-interval", "1");
-    smap_add(&smap, "cost-split-interval-test", "8");
+    smap_add(&smap, "cost-sample-interval", "1");
+    smap_add(&smap, "cost-sample-interval-test", "8");
     cost_configure(&smap);
-    ovs_assert(cost_split_interval(&config) == 8);
+    ovs_assert(cost_sample_interval(&config) == 8);
     smap_destroy(&smap);
 }
 
@@ -987,10 +1027,11 @@ static void
 run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
 {
     static void (*const checks[])(struct cost_account *) = {
-        check_concurrent_read, check_thread_exit, check_concurrent_clear,
-        check_nesting, check_record, check_slowest, check_tally,
-        check_tally_rows, check_tally_off, check_refused, check_next,
-        check_off, check_split, check_accounts, check_memory, check_config,
+        check_concurrent_read, check_thread_exit, check_same_name,
+        check_concurrent_clear, check_stopped, check_nesting, check_points,
+        check_slowest, check_tally, check_tally_rows, check_wide,
+        check_tally_off, check_refused, check_next, check_off, check_sample,
+        check_accounts, check_memory, check_config,
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
@@ -999,6 +1040,7 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
 
         configure(true, 1);
         checks[i](account);
+        cost_clock_set_test(NULL, NULL, 0);
         cost_account_destroy(account);
     }
     printf("ok\n");
@@ -1020,15 +1062,15 @@ run_benchmark(struct ovs_cmdl_context *ctx)
 {
     int n = ctx->argc > 1 ? atoi(ctx->argv[1]) : 10000000;
     struct cost_account *account = cost_account_create(&kind, "test", NULL);
-    struct cost_recorder *recorder = cost_recorder_get(account, "main");
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
     static const struct {
         const char *name;
         bool enabled;
-        int split_interval;
+        int sample_interval;
     } modes[] = {
         { "off", false, 1 },
-        { "on, default split", true, COST_DEFAULT_SPLIT_INTERVAL },
-        { "on, every split", true, 1 },
+        { "on, default sample", true, COST_DEFAULT_SAMPLE_INTERVAL },
+        { "on, every sample", true, 1 },
     };
     volatile uint64_t sink;
     double start;
@@ -1039,14 +1081,14 @@ run_benchmark(struct ovs_cmdl_context *ctx)
 
     start = seconds();
     for (int i = 0; i < n; i++) {
-        sink = cost_clock_now("event");
+        sink = cost_clock_now("event", 0);
     }
     (void) sink;
     printf("clock (%s): %.2f ns\n", cost_clock_name(),
            (seconds() - start) / n * 1e9);
 
     for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-        configure(modes[i].enabled, modes[i].split_interval);
+        configure(modes[i].enabled, modes[i].sample_interval);
         start = seconds();
         for (int j = 0; j < n; j++) {
             record(recorder, 0, j);
@@ -1069,9 +1111,7 @@ run_benchmark(struct ovs_cmdl_context *ctx)
         writers[i].thread = ovs_thread_create("writer", writer_main,
                                               &writers[i]);
     }
-    while (read_n_threads() < N_THREADS + 1) {
-        xnanosleep(1000000);
-    }
+    xnanosleep(500000000);
     start = seconds();
     for (int i = 0; i < N_READS; i++) {
         read_count();

@@ -40,33 +40,50 @@
 
 enum { OVS_FLOW = 40 };                 /* An nlmsg_type that is made up. */
 
-static const struct cost_kind *const kinds[] = { &nl_cost_kind };
+static const char *const ops[NL_COST_N_OPS] = {
+    [NL_COST_DUMP] = "dump",
+    [NL_COST_TRANSACT] = "transact",
+    [NL_COST_NOTIFY] = "notify",
+};
 
-/* Returns the only snapshot of the account 'name', or NULL if there is no such
- * account. */
-static struct cost_account_snapshot *
-read_account(const char *name)
+/* Sets the clock so that the first stage of each call takes 2 us, the second
+ * one 3 us, if all calls have 'n_stages'. */
+static void
+set_clock(size_t n_stages)
 {
-    struct cost_account_snapshot *account = NULL;
-    struct cost_accounts all;
+    static const uint64_t steps[] = { 1000, 2000, 3000 };
 
-    cost_accounts_get(kinds, 1, name, &all);
-    ovs_assert(all.n <= 1);
-    if (all.n) {
-        account = xmalloc(sizeof *account);
-        cost_account_read(all.accounts[0], true, account);
-    }
-    cost_accounts_put(&all);
-    return account;
+    cost_clock_set_test(nl_cost_kind.event, steps, 1 + n_stages);
 }
 
-static void
-free_account(struct cost_account_snapshot *account)
+/* Reads the account 'name'.  Returns false if there is no such account. */
+static bool
+read_account(const char *name, struct cost_reading *reading)
 {
-    if (account) {
-        cost_account_snapshot_uninit(account);
-        free(account);
+    static const struct cost_kind *const kinds[] = { &nl_cost_kind };
+    struct cost_accounts all;
+    bool found;
+
+    cost_accounts_get(kinds, 1, name, &all);
+    found = all.n;
+    if (found) {
+        ovs_assert(cost_account_read(all.accounts[0], true, reading));
     }
+    cost_accounts_put(&all);
+    return found;
+}
+
+/* Returns the numbers of the calls of 'op' in account 'name'. */
+static struct cost_block *
+read_calls(const char *name, enum nl_cost_op op)
+{
+    struct cost_reading reading;
+    struct cost_block *block;
+
+    ovs_assert(read_account(name, &reading));
+    block = cost_book_sum(&reading.total, op);
+    cost_reading_uninit(&reading);
+    return block;
 }
 
 static void
@@ -75,82 +92,80 @@ print_count(uint64_t n, const char *noun)
     printf("%"PRIu64" %s%s", n, noun, n == 1 ? "" : "s");
 }
 
-/* Returns what each event in 'hist' has, which must be the same, in
- * 'unit's. */
+/* Returns the time or number that each call of 'block' has for 'stage', which
+ * must be the same for all, divided by 'unit'. */
 static uint64_t
-each(const struct cost_hist_snapshot *hist, unsigned int unit)
+each(const struct cost_block *block, enum nl_cost_stage stage, size_t unit)
 {
-    if (!hist->count) {
+    const struct cost_hist *hist = &block->hists[stage];
+
+    if (!cost_hist_count(hist)) {
         return 0;
     }
-    ovs_assert(hist->min == hist->max);
-    return hist->min / unit;
+    ovs_assert(cost_hist_min(hist) == cost_hist_max(hist));
+    return cost_hist_min(hist) / unit;
 }
 
 /* Prints how long the calls of 'op' in account 'name' took. */
 static void
-print_calls(const char *name, enum nl_cost_op op, const char *op_name)
+print_calls(const char *name, enum nl_cost_op op)
 {
-    struct cost_account_snapshot *account = read_account(name);
-    struct cost_hist_snapshot stages[NL_COST_N_STAGES];
+    struct cost_block *block = read_calls(name, op);
 
-    for (size_t i = 0; i < NL_COST_N_STAGES; i++) {
-        cost_snapshot_stage(&account->total, op, i, &stages[i]);
-    }
-    printf("%s %s: ", name, op_name);
-    print_count(stages[NL_COST_TOTAL].count, "call");
+    printf("%s %s: ", name, ops[op]);
+    print_count(cost_block_events(block), "call");
     printf(", %"PRIu64" + %"PRIu64" = %"PRIu64" us each",
-           each(&stages[NL_COST_SEND], 1000),
-           each(&stages[NL_COST_RECEIVE], 1000),
-           each(&stages[NL_COST_TOTAL], 1000));
-    if (stages[NL_COST_REQUESTS].count) {
+           each(block, NL_COST_SEND, 1000), each(block, NL_COST_RECEIVE, 1000),
+           each(block, NL_COST_TOTAL, 1000));
+    if (cost_hist_count(&block->hists[NL_COST_REQUESTS])) {
         printf(", ");
-        print_count(each(&stages[NL_COST_REQUESTS], 1), "request");
+        print_count(each(block, NL_COST_REQUESTS, 1), "request");
         printf(" each");
     }
     putchar('\n');
-    free_account(account);
+    cost_block_destroy(block);
 }
 
 static void
-print_counters(const char *name, enum nl_cost_op op, const char *op_name)
+print_counters(const char *name, enum nl_cost_op op)
 {
-    struct cost_account_snapshot *account = read_account(name);
+    struct cost_block *block = read_calls(name, op);
 
-    printf("%s %s:", name, op_name);
+    printf("%s %s:", name, ops[op]);
     for (size_t i = 0; i < NL_COST_N_COUNTERS; i++) {
-        uint64_t n = cost_snapshot_counter(&account->total, op, i);
+        uint64_t n = cost_block_counter(block, i);
 
         if (n) {
-            printf(" %s %"PRIu64, nl_cost_kind.counters[i], n);
+            printf(" %s %"PRIu64, nl_cost_kind.counters[i].name, n);
         }
     }
     putchar('\n');
-    free_account(account);
+    cost_block_destroy(block);
 }
 
 /* Prints the slowest calls in account 'name', all of which must be of
  * 'op'. */
 static void
-print_slowest(const char *name, enum nl_cost_op op, const char *op_name)
+print_slowest(const char *name, enum nl_cost_op op)
 {
-    struct cost_account_snapshot *account = read_account(name);
     struct ds details = DS_EMPTY_INITIALIZER;
+    struct cost_reading reading;
 
-    for (size_t i = 0; i < account->total.n_slowest; i++) {
-        const struct cost_slow_event *event = &account->total.slowest[i];
+    ovs_assert(read_account(name, &reading));
+    for (size_t i = 0; i < reading.total.n_slowest; i++) {
+        const struct cost_slow *slow = &reading.total.slowest[i];
 
-        ovs_assert(event->class == op);
-        ovs_assert(!strcmp(event->thread, "main"));
+        ovs_assert(slow->entry.class == op);
+        ovs_assert(!strcmp(slow->thread, "main"));
         ds_clear(&details);
-        nl_cost_format_details(name, event->details, &details);
+        nl_cost_format_details(name, slow->details, &details);
         printf("%s slowest: %s %"PRIu64" + %"PRIu64" = %"PRIu64" us, %s\n",
-               name, op_name, event->stages[NL_COST_SEND] / 1000,
-               event->stages[NL_COST_RECEIVE] / 1000, event->total_ns / 1000,
-               ds_cstr(&details));
+               name, ops[op], slow->entry.stages[NL_COST_SEND] / 1000,
+               slow->entry.stages[NL_COST_RECEIVE] / 1000,
+               slow->total_ns / 1000, ds_cstr(&details));
     }
     ds_destroy(&details);
-    free_account(account);
+    cost_reading_uninit(&reading);
 }
 
 static void
@@ -191,10 +206,10 @@ test_transact(void)
 static void
 test_dump(void)
 {
-    struct cost_hist_snapshot send, receive, requests, bytes;
     uint64_t stub[NL_DUMP_BUFSIZE / 8];
-    struct cost_account_snapshot *account;
     struct ofpbuf request, reply, buf;
+    const struct cost_hist *bytes;
+    struct cost_block *block;
     struct ifaddrmsg *ifa;
     struct nl_dump dump;
 
@@ -210,20 +225,18 @@ test_dump(void)
     ofpbuf_uninit(&buf);
     ovs_assert(!nl_dump_done(&dump));
 
-    account = read_account("addr");
-    cost_snapshot_stage(&account->total, NL_COST_DUMP, NL_COST_SEND, &send);
-    cost_snapshot_stage(&account->total, NL_COST_DUMP, NL_COST_RECEIVE,
-                        &receive);
-    cost_snapshot_stage(&account->total, NL_COST_DUMP, NL_COST_REQUESTS,
-                        &requests);
-    cost_snapshot_stage(&account->total, NL_COST_DUMP, NL_COST_BYTES, &bytes);
-    printf("addr dump: %"PRIu64" sent, ", send.count);
-    print_count(requests.sum, "request");
-    printf(", %"PRIu64" us each\n", each(&send, 1000));
-    ovs_assert(receive.count && receive.count == bytes.count && bytes.sum);
+    block = read_calls("addr", NL_COST_DUMP);
+    printf("addr dump: %"PRIu64" sent, ",
+           cost_hist_count(&block->hists[NL_COST_SEND]));
+    print_count(cost_hist_sum(&block->hists[NL_COST_REQUESTS]), "request");
+    printf(", %"PRIu64" us each\n", each(block, NL_COST_SEND, 1000));
+    bytes = &block->hists[NL_COST_BYTES];
+    ovs_assert(cost_hist_count(bytes) && cost_hist_sum(bytes));
+    ovs_assert(cost_hist_count(bytes)
+               == cost_hist_count(&block->hists[NL_COST_RECEIVE]));
     printf("addr dump: received, %"PRIu64" us each, bytes known\n",
-           each(&receive, 1000));
-    free_account(account);
+           each(block, NL_COST_RECEIVE, 1000));
+    cost_block_destroy(block);
 }
 
 /* Receives a message of 'type' with 'flags', about ifindex 0x7f7f7f7f, or
@@ -246,8 +259,7 @@ other_thread(void *aux OVS_UNUSED)
     struct nl_cost call;
 
     set_subprogram_name("other/id:1");
-    nl_cost_start(&call, NL_COST_TRANSACT, NETLINK_GENERIC, OVS_FLOW,
-                  NULL);
+    nl_cost_start(&call, NL_COST_TRANSACT, NETLINK_GENERIC, OVS_FLOW, NULL);
     nl_cost_sent(&call, 1);
     nl_cost_stop(&call, 0);
     return NULL;
@@ -257,24 +269,24 @@ static void
 test_netlink_cost(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
 {
     static const int errors[] = { 0, EAGAIN, ENOBUFS, EINVAL };
-    struct cost_account_snapshot *account;
-    struct cost_hist_snapshot bytes;
+    struct cost_reading reading;
+    struct cost_block *block;
     struct ofpbuf request;
     struct nl_cost call;
 
     test_transact();
-    ovs_assert(!read_account(NULL));
+    ovs_assert(!read_account(NULL, &reading));
     printf("off: no account\n");
 
     nl_cost_init();
-    atomic_store_relaxed(&cost_clock.mult, 1u << COST_CLOCK_SHIFT);
-    atomic_store_relaxed(&cost_clock.source, (int) COST_CLOCK_TEST);
-
+    set_clock(1);
     test_dump();
+
+    set_clock(2);
     test_transact();
-    print_calls("link", NL_COST_TRANSACT, "transact");
-    print_counters("link", NL_COST_TRANSACT, "transact");
-    print_slowest("link", NL_COST_TRANSACT, "transact");
+    print_calls("link", NL_COST_TRANSACT);
+    print_counters("link", NL_COST_TRANSACT);
+    print_slowest("link", NL_COST_TRANSACT);
 
     nl_cost_define_family(OVS_FLOW, "ovs_flow");
     nl_cost_define_family(OVS_FLOW + 1, "no_such_family");
@@ -289,60 +301,58 @@ test_netlink_cost(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     receive(&call, EAGAIN, 0, 0);
     nl_cost_stop(&call, 0);
     ofpbuf_uninit(&request);
-    print_calls("ovs_flow", NL_COST_TRANSACT, "transact");
-    print_slowest("ovs_flow", NL_COST_TRANSACT, "transact");
-    account = read_account("ovs_flow");
-    cost_snapshot_stage(&account->total, NL_COST_TRANSACT, NL_COST_BYTES,
-                        &bytes);
-    printf("ovs_flow transact: %"PRIu64" bytes\n", bytes.sum);
-    free_account(account);
+    print_calls("ovs_flow", NL_COST_TRANSACT);
+    print_slowest("ovs_flow", NL_COST_TRANSACT);
+    block = read_calls("ovs_flow", NL_COST_TRANSACT);
+    printf("ovs_flow transact: %"PRIu64" bytes\n",
+           cost_hist_sum(&block->hists[NL_COST_BYTES]));
+    cost_block_destroy(block);
 
+    set_clock(1);
     for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
-        nl_cost_start(&call, NL_COST_DUMP, NETLINK_GENERIC, OVS_FLOW,
-                  NULL);
+        nl_cost_start(&call, NL_COST_DUMP, NETLINK_GENERIC, OVS_FLOW, NULL);
         receive(&call, errors[i], OVS_FLOW, NLM_F_MULTI);
         nl_cost_stop(&call, errors[i]);
     }
-    nl_cost_start(&call, NL_COST_DUMP, NETLINK_GENERIC, OVS_FLOW,
-                  NULL);
+    nl_cost_start(&call, NL_COST_DUMP, NETLINK_GENERIC, OVS_FLOW, NULL);
     receive(&call, 0, OVS_FLOW, NLM_F_MULTI | NLM_F_DUMP_INTR);
     nl_cost_stop(&call, 0);
-    print_counters("ovs_flow", NL_COST_DUMP, "dump");
+    print_counters("ovs_flow", NL_COST_DUMP);
 
     nl_cost_start(&call, NL_COST_NOTIFY, NETLINK_ROUTE, 0, NULL);
     receive(&call, 0, RTM_NEWNEIGH, 0);
     nl_cost_stop(&call, 0);
-    print_calls("neigh", NL_COST_NOTIFY, "notify");
-    print_slowest("neigh", NL_COST_NOTIFY, "notify");
+    print_calls("neigh", NL_COST_NOTIFY);
+    print_slowest("neigh", NL_COST_NOTIFY);
     nl_cost_start(&call, NL_COST_NOTIFY, NETLINK_ROUTE, 0, NULL);
     receive(&call, EAGAIN, 0, 0);
     nl_cost_stop(&call, EAGAIN);
-    print_counters("rtnetlink", NL_COST_NOTIFY, "notify");
+    print_counters("rtnetlink", NL_COST_NOTIFY);
 
     nl_cost_start(&call, NL_COST_TRANSACT, NETLINK_GENERIC, OVS_FLOW + 1,
                   NULL);
     nl_cost_sent(&call, 1);
     nl_cost_stop(&call, 0);
-    print_calls("generic", NL_COST_TRANSACT, "transact");
-    print_slowest("generic", NL_COST_TRANSACT, "transact");
+    print_calls("generic", NL_COST_TRANSACT);
+    print_slowest("generic", NL_COST_TRANSACT);
 
     /* A thread has numbers of its own, which survive it. */
     xpthread_join(ovs_thread_create("other", other_thread, NULL), NULL);
-    account = read_account("ovs_flow");
-    for (size_t i = 0; i < account->n_threads; i++) {
-        if (!strcmp(account->threads[i].thread, "exited")) {
+    ovs_assert(read_account("ovs_flow", &reading));
+    for (size_t i = 0; i < reading.n_threads; i++) {
+        if (!strcmp(reading.threads[i].name, "exited")) {
             printf("thread: ");
-            print_count(cost_snapshot_count(&account->threads[i],
-                                            COST_ALL_CLASSES), "call");
+            print_count(cost_book_events(&reading.threads[i],
+                                         COST_ALL_CLASSES), "call");
             putchar('\n');
         }
     }
-    free_account(account);
+    cost_reading_uninit(&reading);
 
     nl_cost_start(&call, NL_COST_NOTIFY, NETLINK_GENERIC, 0, NULL);
     receive(&call, 0, UINT16_MAX, 0);
     nl_cost_stop(&call, 0);
-    ovs_assert(!call.last);
+    ovs_assert(!call.span.recorder);
     printf("on upcall sockets: no account\n");
 }
 

@@ -24,7 +24,6 @@
 #include <stdio.h>
 
 #include "command-line.h"
-#include "cost-memory.h"
 #include "latch.h"
 #include "openvswitch/thread.h"
 #include "ovs-rcu.h"
@@ -166,7 +165,7 @@ show_memory(struct ovs_cmdl_context *ctx)
 
     for (size_t i = 0; i < n_threads; i++) {
         for (size_t j = 0; j < n_ports; j++) {
-            cost_recorder_release(senders[i].ports[j].recorder);
+            cost_recorder_destroy(senders[i].ports[j].recorder);
         }
         free(senders[i].ports);
     }

@@ -44,12 +44,12 @@ static uint64_t steps[64];
 static size_t n_steps;
 
 static void
-configure(bool on, int split_interval)
+configure(bool on, int sample_interval)
 {
     struct smap config = SMAP_INITIALIZER(&config);
 
     smap_add(&config, "cost-accounting", on ? "true" : "false");
-    smap_add_format(&config, "cost-split-interval", "%d", split_interval);
+    smap_add_format(&config, "cost-sample-interval", "%d", sample_interval);
     cost_configure(&config);
     smap_destroy(&config);
 }
@@ -163,56 +163,54 @@ simple_batch(struct cost_recorder *recorder, struct request *requests,
     upcall_cost_batch_stop();
 }
 
-/* Prints what there is of 'class', or of all classes. */
+/* Prints the numbers of 'block', of the class 'name'. */
 static void
-print_class(const struct cost_snapshot *snap, size_t class, const char *name)
+print_class(const struct cost_block *block, const char *name)
 {
-    struct ds s = DS_EMPTY_INITIALIZER;
+    const struct cost_kind *kind = block->kind;
 
-    for (size_t i = 0; i < snap->kind->n_stages; i++) {
-        struct cost_hist_snapshot hist;
+    printf("  %s %"PRIu64":", name, cost_block_events(block));
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        const struct cost_hist *hist = &block->hists[i];
 
-        cost_snapshot_stage(snap, class, i, &hist);
-        if (hist.count) {
-            unsigned int unit = snap->kind->values & 1u << i ? 1 : 1000;
-
-            ds_put_format(&s, " %s %"PRIu64"/%"PRIu64, snap->kind->stages[i],
-                          hist.sum / unit, hist.count);
+        if (hist->n) {
+            printf(" %s %"PRIu64"/%"PRIu64, kind->stages[i].name,
+                   (cost_hist_sum(hist)
+                    / (cost_stage_is_number(kind, i) ? 1 : 1000)),
+                   cost_hist_count(hist));
         }
     }
-    for (size_t i = 0; i < snap->kind->n_counters; i++) {
-        uint64_t n = cost_snapshot_counter(snap, class, i);
+    for (size_t i = 0; i < kind->n_counters; i++) {
+        uint64_t n = cost_block_counter(block, i);
 
         if (n) {
-            ds_put_format(&s, " %s=%"PRIu64, snap->kind->counters[i], n);
+            printf(" %s=%"PRIu64, kind->counters[i].name, n);
         }
     }
-    if (s.length) {
-        printf("  %s %"PRIu64":%s\n", name, cost_snapshot_count(snap, class),
-               ds_cstr(&s));
-    }
-    ds_destroy(&s);
+    printf("\n");
 }
 
 /* Prints what has been recorded by handlers since it was last printed. */
 static void
 print_account(const char *what)
 {
-    struct cost_account_snapshot snap;
+    struct cost_reading reading;
     struct cost_accounts all;
 
     printf("%s\n", what);
     cost_accounts_get(kinds, 1, NULL, &all);
     ovs_assert(all.n == 1);
-    cost_account_read(all.accounts[0], true, &snap);
-    for (size_t i = 0; i < snap.kind->n_classes; i++) {
-        struct ds name = DS_EMPTY_INITIALIZER;
+    ovs_assert(cost_account_read(all.accounts[0], true, &reading));
+    for (size_t i = 0; i < reading.kind->n_classes; i++) {
+        if (reading.total.classes[i]) {
+            struct ds name = DS_EMPTY_INITIALIZER;
 
-        snap.kind->format_class(i, &name);
-        print_class(&snap.total, i, ds_cstr(&name));
-        ds_destroy(&name);
+            reading.kind->format_class(i, &name);
+            print_class(reading.total.classes[i], ds_cstr(&name));
+            ds_destroy(&name);
+        }
     }
-    cost_account_snapshot_uninit(&snap);
+    cost_reading_uninit(&reading);
     cost_accounts_put(&all);
     cost_accounts_clear(kinds, 1, NULL);
 }
@@ -279,14 +277,12 @@ test_queue(struct cost_recorder *recorder)
     request_init(&miss, -1, 0, "1");
     start_steady_clock();
     upcall_cost_batch_start(&batch, recorder);
-    batch.start = cost_clock_now("upcall");
-    batch.start_ns = 50000000;
     for (size_t i = 0; i < 3; i++) {
-        batch.upcalls[batch.n].queued_ns = batch.start_ns - i * 10000;
+        batch.upcalls[batch.n].queued = true;
+        batch.upcalls[batch.n].queue_ns = (i + 1) * 7000;
         translate(&miss, 0);
     }
     /* Of the last one it is not known. */
-    batch.upcalls[batch.n].queued_ns = 0;
     translate(&miss, 0);
     upcall_cost_batch_complete();
     for (size_t i = 0; i < 4; i++) {
@@ -325,8 +321,8 @@ test_flows(struct cost_recorder *recorder)
     }
     for (size_t i = 0; i < ARRAY_SIZE(counters); i++) {
         /* Of whichever datapath. */
-        cost_timer_count(i ? &upcall_cost_kernel_kind
-                         : &upcall_cost_netdev_kind, counters[i]);
+        cost_outcome(i ? &upcall_cost_kernel_kind : &upcall_cost_netdev_kind,
+                     counters[i]);
         upcall_cost_installed(NULL);
     }
     upcall_cost_installed(NULL);
@@ -458,7 +454,7 @@ test_upcall_cost_batch(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     print_account("not split");
     request_uninit(&miss);
 
-    cost_recorder_release(recorder);
+    cost_recorder_destroy(recorder);
     upcall_cost_kernel_destroy(account);
     dpif_uninit(&dpif, false);
 }

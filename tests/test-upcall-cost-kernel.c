@@ -140,16 +140,18 @@ n_counted(void)
 {
     static const struct cost_kind *const kinds[]
         = { &upcall_cost_kernel_kind };
-    struct cost_account_snapshot snap;
+    struct cost_reading reading;
+    struct cost_block *sum;
     struct cost_accounts all;
     uint64_t n;
 
     cost_accounts_get(kinds, 1, "system@test", &all);
     ovs_assert(all.n == 1);
-    cost_account_read(all.accounts[0], true, &snap);
-    n = cost_snapshot_counter(&snap.total, COST_ALL_CLASSES,
-                              UPCALL_COST_LOST_OVERRUN);
-    cost_account_snapshot_uninit(&snap);
+    ovs_assert(cost_account_read(all.accounts[0], true, &reading));
+    sum = cost_book_sum(&reading.total, COST_ALL_CLASSES);
+    n = cost_block_counter(sum, UPCALL_COST_LOST_OVERRUN);
+    cost_block_destroy(sum);
+    cost_reading_uninit(&reading);
     cost_accounts_put(&all);
     return n;
 }

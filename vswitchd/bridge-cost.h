@@ -18,18 +18,16 @@
 #define BRIDGE_COST_H 1
 
 #include <stdbool.h>
-#include <stdint.h>
-#include "cost.h"
+#include "cost-span.h"
 
 /* What the main loop costs.
  * =========================
  *
- * The main thread does one thing after the other, so whatever takes long keeps
- * everything else waiting.  There are three accounts:
+ * The main thread does one thing after the other, so a slow step delays
+ * everything else.  There are three accounts:
  *
  *   - "main-loop": each event is an iteration of the loop.  The loop is in
- *     exactly one stage at any time: bridge_cost_enter() ends one and begins
- *     another, so that the stages add up to the whole.
+ *     exactly one stage at any time, so that the stages add up to the whole.
  *
  *   - "interfaces": each event is an update of one interface's statistics,
  *     and each type of interface is a class.
@@ -37,55 +35,74 @@
  *   - "commands": each event is an ovs-appctl command, and each command is a
  *     class.
  *
- * Nothing is taken off a stage for being in another account, too: the
- * statistics stage has the time of the interfaces in it, the datapath stage
- * that of the upcalls that the main thread handles.
- *
- * "ovs-appctl bridge/cost-show" shows it.  Each stage is defined in
- * Documentation/topics/bridge-cost.rst.
+ * Time that another account has, too, is not taken off a stage of the loop:
+ * 'stats' includes the updates of interfaces, 'datapath' includes the upcalls
+ * that the main thread handles.
  *
  *
  * Thread-safety
  * =============
  *
  * These functions are for the main thread only.  Before bridge_cost_init()
- * they do nothing. */
+ * they record nothing. */
 
 /* Stages of an iteration of the main loop. */
+#define BRIDGE_COST_STAGES(COLUMN)                                            \
+    COLUMN(BRIDGE_COST_POLL, "poll", NULL, COST_APART,                        \
+           "poll_block(), mostly asleep.  It is not part of 'run': otherwise "\
+           "the longest sleeps would be the slowest iterations.")             \
+    COLUMN(BRIDGE_COST_IDL, "idl", NULL, 0, "Receiving database changes.")    \
+    COLUMN(BRIDGE_COST_DATAPATH, "datapath", NULL, 0,                         \
+           "ofproto_type_run(): revalidation after changes of ports and the " \
+           "like, and packets of ports that no PMD thread polls.")            \
+    COLUMN(BRIDGE_COST_OPENFLOW, "openflow", NULL, 0,                         \
+           "ofproto_run(): connections to controllers, expiration of flows, " \
+           "and protocols such as LACP and STP.")                             \
+    COLUMN(BRIDGE_COST_CONFIGURE, "configure", NULL, 0,                       \
+           "bridge_reconfigure(), when the configuration or an interface has "\
+           "changed, without its parts in 'datapath' and 'openflow'.")        \
+    COLUMN(BRIDGE_COST_STATS, "stats", NULL, 0,                               \
+           "Updating the statistics of all interfaces.")                      \
+    COLUMN(BRIDGE_COST_STATUS, "status", NULL, 0,                             \
+           "Updating the status of bridges and interfaces if a link changed.")\
+    COLUMN(BRIDGE_COST_COMMIT, "commit", NULL, 0,                             \
+           "Sending the changes by 'stats', 'status' and 'configure'.")       \
+    COLUMN(BRIDGE_COST_APPCTL, "appctl", NULL, 0, "Commands.")                \
+    COLUMN(BRIDGE_COST_ROUTES, "routes", NULL, 0,                             \
+           "Changes of the kernel's routes, and reading all of them again; "  \
+           "and addresses of devices that tunnels use.")                      \
+    COLUMN(BRIDGE_COST_NETDEV, "netdev", NULL, 0,                             \
+           "Changes of the kernel's links and addresses, and periodic work "  \
+           "of some types of devices.")                                       \
+    COLUMN(BRIDGE_COST_WAIT, "wait", NULL, 0,                                 \
+           "Registering the events that poll_block() waits for.")             \
+    COLUMN(BRIDGE_COST_OTHER, "other", NULL, 0, "Anything else.")             \
+    COLUMN(BRIDGE_COST_RUN, "run", NULL, 0, "All but 'poll'.")
+
 enum bridge_cost_stage {
-    BRIDGE_COST_POLL,           /* In poll_block(), which 'run' excludes. */
-    BRIDGE_COST_IDL,            /* Changes from the database. */
-    BRIDGE_COST_DATAPATH,       /* ofproto_type_run() of all types. */
-    BRIDGE_COST_OPENFLOW,       /* ofproto_run() of all bridges. */
-    BRIDGE_COST_CONFIGURE,      /* bridge_reconfigure(). */
-    BRIDGE_COST_STATS,          /* Statistics of all interfaces. */
-    BRIDGE_COST_STATUS,         /* Status of all bridges and interfaces. */
-    BRIDGE_COST_COMMIT,         /* Changes to the database. */
-    BRIDGE_COST_APPCTL,         /* Commands. */
-    BRIDGE_COST_ROUTES,         /* Changed routes and tunnel addresses. */
-    BRIDGE_COST_NETDEV,         /* netdev_run(), notifications of links. */
-    BRIDGE_COST_WAIT,           /* Finding out what to wait for. */
-    BRIDGE_COST_OTHER,
-    BRIDGE_COST_RUN,            /* All but 'poll'. */
-    BRIDGE_COST_N_STAGES
+    BRIDGE_COST_STAGES(COST_ENUM)
 };
 
 void bridge_cost_next(void);
 enum bridge_cost_stage bridge_cost_enter(enum bridge_cost_stage);
 
 /* Stages of an update of an interface's statistics. */
+#define BRIDGE_COST_IFACE_STAGES(COLUMN)                                      \
+    COLUMN(BRIDGE_COST_IFACE_CUSTOM, "custom", NULL, 0,                       \
+           "netdev_get_custom_stats(), such as extended ones of DPDK ports.") \
+    COLUMN(BRIDGE_COST_IFACE_STATS, "stats", NULL, 0, "netdev_get_stats().")  \
+    COLUMN(BRIDGE_COST_IFACE_ROW, "row", NULL, 0,                             \
+           "Storing both in the row of the database that is to be committed.")\
+    COLUMN(BRIDGE_COST_IFACE_TOTAL, "total", NULL, 0, "The whole update.")
+
 enum bridge_cost_iface_stage {
-    BRIDGE_COST_IFACE_CUSTOM,   /* netdev_get_custom_stats(). */
-    BRIDGE_COST_IFACE_STATS,    /* netdev_get_stats(). */
-    BRIDGE_COST_IFACE_ROW,      /* Into the row of the database. */
-    BRIDGE_COST_IFACE_TOTAL,
-    BRIDGE_COST_IFACE_N_STAGES
+    BRIDGE_COST_IFACE_STAGES(COST_ENUM)
 };
 
 extern const struct cost_kind bridge_cost_iface_kind;
 
-void bridge_cost_iface_start(struct cost_timer *);
-void bridge_cost_iface_stop(struct cost_timer *, const char *name,
+void bridge_cost_iface_start(struct cost_span *);
+void bridge_cost_iface_stop(struct cost_span *, const char *name,
                             const char *type);
 
 void bridge_cost_trace_command(int argc, const char *argv[], bool done);

@@ -50,7 +50,7 @@ func sameBuckets(t *testing.T, what string, got sample, s *report.Stage) {
 func TestQuantiles(t *testing.T) {
 	s := startSwitch(t)
 	s.tool("utilities/ovs-vsctl", "set", "Open_vSwitch", ".",
-		"other_config:cost-split-interval=1")
+		"other_config:cost-sample-interval=1")
 	m := startPrometheus(t, serve(t, ovscost.Options{RunDir: s.dir}))
 	s.send(400)
 	m.waitScrape(1)
@@ -145,7 +145,7 @@ func TestSum(t *testing.T) {
 	for i := range 3 {
 		s := startSwitch(t)
 		s.tool("utilities/ovs-vsctl", "set", "Open_vSwitch", ".",
-			"other_config:cost-split-interval=2")
+			"other_config:cost-sample-interval=2")
 		s.send(50 * (i + 1))
 		switches = append(switches, s)
 		targets = append(targets, s.socket())

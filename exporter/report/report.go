@@ -54,12 +54,11 @@ type Header struct {
 	NowUS      int64  `json:"now_us"`
 	OVSVersion string `json:"ovs_version"`
 	Clock      struct {
-		Source   string  `json:"source"`
-		DriftPPM float64 `json:"drift_ppm"`
+		Source string `json:"source"`
 	} `json:"clock"`
 	Settings struct {
-		Enabled       bool   `json:"enabled"`
-		SplitInterval uint64 `json:"split_interval"`
+		Enabled        bool   `json:"enabled"`
+		SampleInterval uint64 `json:"sample_interval"`
 	} `json:"settings"`
 }
 

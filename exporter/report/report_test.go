@@ -27,7 +27,7 @@ func TestParse(t *testing.T) {
 		}
 		if len(show.Accounts) == 0 || len(show.Total) == 0 || show.PID <= 1 ||
 			show.NowUS <= show.StartUS || show.OVSVersion == "" ||
-			show.Settings.SplitInterval == 0 || show.Clock.Source == "" {
+			show.Settings.SampleInterval == 0 || show.Clock.Source == "" {
 			t.Errorf("%s: %+v", name, show.Header)
 		}
 	}

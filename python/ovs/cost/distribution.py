@@ -78,15 +78,14 @@ class Distribution:
     one: 'min_exact' and 'max_exact' tell.
     """
 
-    __slots__ = ("unit", "sampled", "count", "sum", "sum_sq", "min", "max",
-                 "min_exact", "max_exact", "bounds", "buckets", "given")
+    __slots__ = ("unit", "sampled", "count", "sum", "min", "max", "min_exact",
+                 "max_exact", "bounds", "buckets", "given")
 
     def __init__(self, unit: str = "ns", sampled: bool = False) -> None:
         self.unit = unit
         self.sampled = sampled
         self.count = 0
         self.sum = 0
-        self.sum_sq = 0
         self.min = 0
         self.max = 0
         self.min_exact = True
@@ -101,17 +100,15 @@ class Distribution:
 
     @staticmethod
     def from_json(json: Dict[str, Any]) -> Distribution:
-        """Returns a stage as it is in a reply, a brief one or not.  Raises
-        ValueError, KeyError or TypeError if it is none."""
-        d = Distribution(json.get("unit", "ns"), json.get("sampled", False))
-        d.count = _natural(json.get("count", 0))
-        d.sum = _natural(json.get("sum", 0))
-        d.sum_sq = int(json.get("sum_sq", "0"))
+        """Returns a stage as it is in a reply.  Raises ValueError, KeyError or
+        TypeError if it is none."""
+        d = Distribution(json["unit"], json["sampled"])
+        d.count = _natural(json["count"])
+        d.sum = _natural(json["sum"])
+        hist = json.get("histogram")
         if d.count:
             d.min = _natural(json["min"])
             d.max = _natural(json["max"])
-        hist = json.get("histogram")
-        if d.count and (hist is None or PERCENTILES[0][0] in json):
             d.given = {name: float(json[name]) for name, _ in PERCENTILES}
         if hist is None:
             d.buckets = None if d.count else {}
@@ -127,10 +124,9 @@ class Distribution:
         """Returns the opposite of from_json()."""
         json: Dict[str, Any] = {
             "unit": self.unit, "sampled": self.sampled, "count": self.count,
-            "sum": self.sum, "sum_sq": str(self.sum_sq)}
+            "sum": self.sum}
         if self.count:
-            json.update(min=self.min, max=self.max, mean=self.mean,
-                        stddev=self.stddev)
+            json.update(min=self.min, max=self.max, mean=self.mean)
             for name, percent in PERCENTILES:
                 json[name] = self.percentile(percent)
         if self.buckets is not None:
@@ -163,7 +159,6 @@ class Distribution:
         self.max = max(self.max, value)
         self.count += n
         self.sum += n * value
-        self.sum_sq += n * value * value
         b = bisect.bisect_left(self.bounds, value)
         if b == len(self.bounds):
             b = OVERFLOW
@@ -193,7 +188,6 @@ class Distribution:
         self.sampled = self.sampled or other.sampled
         self.count += times * other.count
         self.sum += times * other.sum
-        self.sum_sq += times * other.sum_sq
         self.given = {}
         if self.buckets is None or other.buckets is None:
             self.buckets = None
@@ -210,8 +204,7 @@ class Distribution:
         d.bounds = _common_bounds(self, earlier)
         d.count = self.count - earlier.count
         d.sum = self.sum - earlier.sum
-        d.sum_sq = self.sum_sq - earlier.sum_sq
-        if d.count < 0 or d.sum < 0 or d.sum_sq < 0:
+        if d.count < 0 or d.sum < 0:
             raise Negative("a sum has become less")
         if self.buckets is None or earlier.buckets is None:
             d.buckets = None if d.count else {}
@@ -253,14 +246,6 @@ class Distribution:
     @property
     def mean(self) -> float:
         return self.sum / self.count if self.count else 0.0
-
-    @property
-    def stddev(self) -> float:
-        """That of a whole population, as lib/cost-histogram.c has it."""
-        if not self.count:
-            return 0.0
-        variance = self.count * self.sum_sq - self.sum * self.sum
-        return math.sqrt(variance) / self.count if variance > 0 else 0.0
 
     def representative(self, b: int) -> float:
         """Returns what a value in bucket 'b' is taken for."""

@@ -234,7 +234,7 @@ def headline(recording: Recording) -> str:
                 text.when(replies[0].now_us), text.when(last.now_us),
                 str(len(replies)), name_cell(last.ovs_version),
                 escape(str(clock.get("source", ""))),
-                f"1 in {last.split_interval}" if last.split_interval
+                f"1 in {last.sample_interval}" if last.sample_interval
                 else "off"])
     systems = sorted({str(h["system"]) for h in recording.headers
                       if "system" in h})

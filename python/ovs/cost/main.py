@@ -287,7 +287,7 @@ def as_csv(recording: Recording, reports: Sequence[str]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["source", "start_us", "end_us", "report", "kind",
                      "datapath", "events", "stage", "unit", "sampled",
-                     "count", "sum", "mean", "stddev"]
+                     "count", "sum", "mean"]
                     + [name for name, _ in PERCENTILES] + ["min", "max"])
     for source in recording.sources():
         for report in reports:
@@ -299,8 +299,7 @@ def as_csv(recording: Recording, reports: Sequence[str]) -> str:
                             [source, window.start_us, window.end_us, report,
                              key.kind, key.datapath, account.total.events,
                              name, stage.unit, int(stage.sampled),
-                             stage.count, stage.sum, f"{stage.mean:.3f}",
-                             f"{stage.stddev:.3f}"]
+                             stage.count, stage.sum, f"{stage.mean:.3f}"]
                             + [f"{stage.percentile(p):.3f}" if known else ""
                                for _, p in PERCENTILES]
                             + ([stage.min, stage.max] if stage.count

@@ -205,11 +205,13 @@ class Account:
         account.total = Body.from_json(kind, json)
         for mine, name in ((account.classes, "classes"),
                            (account.threads, "threads")):
-            parts = json.get(name, ())
-            for part in parts:
-                mine[part["name"]] = (
-                    account.total.copy() if len(part) == len(parts) == 1
-                    else Body.from_json(kind, part))
+            for part in json.get(name, ()):
+                body = Body.from_json(kind, part)
+                if part["name"] in mine:
+                    # Two threads of one name.
+                    mine[part["name"]].merge(body)
+                else:
+                    mine[part["name"]] = body
         if "name" not in json:
             # Sums of the same kind differ in their stages: those of upcalls
             # from the kernel, and of others.
@@ -302,16 +304,6 @@ def _threads_since(late: Account, early: Account) -> Dict[str, Body]:
     return threads
 
 
-def _same_as(accounts: List[Dict[str, Any]], total: Dict[str, Any]
-             ) -> Dict[str, Any]:
-    """Returns 'total', the sum of a single one of 'accounts', in full."""
-    idx = total["same_as"]
-    if not 0 <= idx < len(accounts) or accounts[idx]["kind"] != total["kind"]:
-        raise ValueError("a total of no account")
-    return {**{k: v for k, v in accounts[idx].items()
-               if k not in ("name", "datapath", "threads")}, **total}
-
-
 class Reply:
     """A reply to cost-show."""
 
@@ -344,8 +336,6 @@ class Reply:
                                    ("deleted", reply.deleted),
                                    ("total", reply.totals)):
                 for member in json.get(name, ()):
-                    if "same_as" in member:
-                        member = _same_as(json["accounts"], member)
                     account = Account.from_json(member)
                     accounts[account.key] = account
             return reply
@@ -365,8 +355,8 @@ class Reply:
         return json
 
     @property
-    def split_interval(self) -> int:
-        return int(self.head.get("settings", {}).get("split_interval", 0))
+    def sample_interval(self) -> int:
+        return int(self.head.get("settings", {}).get("sample_interval", 0))
 
 
 def check_version(json: Any) -> None:

@@ -11,11 +11,10 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 from ovs.cost import text
 from ovs.cost.recording import Writer
 from ovs.cost.target import (CommandError, Target, TargetError,
-                             is_unknown, is_unknown_option)
+                             is_unknown)
 
 SLOWEST_INTERVAL = 30.0         # Seconds between those of cost-slowest.
 OPTIONS = ("-hist", "-thread")  # Of cost-show.
-BRIEF = "-brief"                # One that a target need not have.
 
 
 class Poller:
@@ -30,7 +29,6 @@ class Poller:
         self.unknown: Set[Tuple[int, str]] = set()
         self.pid = 0
         self.together = True    # All reports in one request?
-        self.brief = True       # Are replies wanted that are?
 
     def _command(self, command: str, *args: str) -> Optional[Any]:
         """Returns the reply, or None if the target has no such command."""
@@ -51,7 +49,7 @@ class Poller:
         if isinstance(reply, dict) and "pid" in reply:
             if self.pid not in (0, reply["pid"]):
                 # It may be another version.
-                self.together = self.brief = True
+                self.together = True
             self.pid = reply["pid"]
 
     def show(self, report: str, *options: str) -> Optional[Any]:
@@ -85,18 +83,8 @@ class Poller:
 
     def round(self, slowest: bool) -> List[Dict[str, Any]]:
         """Returns the lines of one round."""
-        def ask(lines: List[Dict[str, Any]]) -> None:
-            if self.brief:
-                try:
-                    self._ask(lines, slowest, *OPTIONS, BRIEF)
-                    return
-                except CommandError as e:
-                    if not is_unknown_option(e, BRIEF):
-                        raise
-                    self.brief = False
-                    lines.clear()
-            self._ask(lines, slowest, *OPTIONS)
-        return self._guarded(ask)
+        return self._guarded(
+            lambda lines: self._ask(lines, slowest, *OPTIONS))
 
     def _ask(self, lines: List[Dict[str, Any]], slowest: bool,
              *options: str) -> None:

@@ -142,8 +142,3 @@ class Target:
 def is_unknown(error: CommandError) -> bool:
     """Returns true if the target does not have the command."""
     return "is not a valid command" in str(error)
-
-
-def is_unknown_option(error: CommandError, option: str) -> bool:
-    """Returns true if the target's command does not have 'option'."""
-    return str(error).startswith(f'unknown option "{option}"')

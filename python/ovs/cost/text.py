@@ -193,25 +193,11 @@ def lost(body: Body) -> str:
     return f", {count(body.lost)} lost" if "lost" in body.counters else ""
 
 
-def clock(json: Dict[str, Any]) -> str:
-    """Returns the clock's name and, if it has failed, when and why."""
-    line = str(json.get("source", "unknown"))
-    change = json.get("change")
-    if change:
-        reason = change["reason"]
-        line += f" since {when(change['time_us'])} (" + (
-            "the kernel no longer trusts the time stamp counter"
-            if reason == "kernel" else
-            f"the time stamp counter {reason} {abs(change['gained_s']):.3f} s "
-            f"in {change['in_s']:.3f} s") + ")"
-    return line
-
-
 def settings(head: Dict[str, Any], kind: str) -> str:
     """Returns the line that says how events are accounted for."""
-    interval = int(head.get("settings", {}).get("split_interval", 0))
+    interval = int(head.get("settings", {}).get("sample_interval", 0))
     line = (f"  accounting {'on' if interval else 'off'}, clock "
-            + clock(head.get("clock", {})))
+            + str(head.get("clock", {}).get("source", "unknown")))
     if interval == 1 or (interval and kind in ALWAYS_SPLIT):
         line += ", counts and times exact"
     elif interval:

@@ -1,0 +1,695 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#include <config.h>
+
+#include "cost-book.h"
+
+#include "timeval.h"
+#include "util.h"
+
+/* Tries of a reader to find that no word is being written.  After some, it
+ * asks the writer for a copy, after others, it sleeps in between. */
+enum { READ_ASK = 16, READ_SLEEP = 64, READ_MAX = 264 };
+#define READ_SLEEP_NS 10000
+
+/* Bytes of all that was allocated here. */
+static atomic_uint64_t memory_used = 0;
+
+/* Returns how many bytes accounting takes. */
+uint64_t
+cost_memory_used(void)
+{
+    return cost_load(&memory_used);
+}
+
+/* Returns 'size' bytes of zeros in cache lines of their own.  The caller must
+ * free them with cost_free(). */
+void *
+cost_alloc(size_t size)
+{
+    uint64_t orig;
+
+    atomic_add_relaxed(&memory_used, size, &orig);
+    return xzalloc_cacheline(size);
+}
+
+/* Frees 'p', unless it is NULL, which has 'size' bytes. */
+void
+cost_free(void *p, size_t size)
+{
+    uint64_t orig;
+
+    if (!p) {
+        return;
+    }
+    atomic_sub_relaxed(&memory_used, size, &orig);
+    free_cacheline(p);
+}
+
+/* Sequence locks, of what one thread writes and others copy. */
+
+static void
+seq_begin(atomic_uint32_t *seq)
+{
+    uint32_t n;
+
+    atomic_read_relaxed(seq, &n);
+    atomic_store_relaxed(seq, n + 1);
+    atomic_thread_fence(memory_order_release);
+}
+
+static void
+seq_end(atomic_uint32_t *seq)
+{
+    uint32_t n;
+
+    atomic_read_relaxed(seq, &n);
+    atomic_store_explicit(seq, n + 1, memory_order_release);
+}
+
+static uint32_t
+seq_read(const atomic_uint32_t *seq)
+{
+    uint32_t n;
+
+    atomic_read_explicit(CONST_CAST(atomic_uint32_t *, seq), &n,
+                         memory_order_acquire);
+    return n;
+}
+
+/* Returns true if what has been copied since 'before' was read belongs
+ * together. */
+static bool
+seq_is_same(const atomic_uint32_t *seq, uint32_t before)
+{
+    atomic_thread_fence(memory_order_acquire);
+    return !(before & 1) && seq_read(seq) == before;
+}
+
+/* Blocks. */
+
+/* Returns a new block of 'kind', whose histograms have the ranges of those in
+ * 'like', which may be NULL, with 'stage' extended to 'bucket' unless that is
+ * kind->n_stages.  It has tallies for 'rows', a bit for each.  Its buckets are
+ * 'wide' or not.  All numbers are 0. */
+static struct cost_block *
+block_create(const struct cost_kind *kind, const struct cost_block *like,
+             size_t stage, unsigned int bucket, uint16_t rows, bool wide)
+{
+    struct cost_hist hists[COST_MAX_STAGES];
+    struct cost_block *block;
+    size_t size = 0;
+    char *p;
+
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        cost_hist_init(&hists[i], (kind->n_rows && i == kind->row_stage
+                                   ? kind->row_limit : 0));
+        hists[i].wide = wide;
+        if (like) {
+            hists[i].first = like->hists[i].first;
+            hists[i].n = like->hists[i].n;
+        }
+        if (i == stage) {
+            cost_hist_extend(&hists[i], bucket);
+        }
+        size += cost_hist_size(&hists[i]);
+    }
+    size += (offsetof(struct cost_block, hists)
+             + kind->n_stages * sizeof hists[0]
+             + kind->n_counters * sizeof(uint64_t)
+             + (count_1bits(rows) * (kind->row_limit + 1)
+                * sizeof block->tallies[0]));
+
+    block = cost_alloc(size);
+    block->kind = kind;
+    block->size = size;
+    atomic_init(&block->seq, 0);
+    atomic_init(&block->wanted, false);
+    atomic_init(&block->copy, NULL);
+    atomic_init(&block->n_events, 0);
+    memcpy(block->hists, hists, kind->n_stages * sizeof hists[0]);
+
+    /* Wide buckets come first, for their alignment. */
+    p = (char *) (cost_block_counters(block) + kind->n_counters);
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        block->hists[i].buckets = p;
+        p += cost_hist_size(&block->hists[i]);
+    }
+    block->rows = rows;
+    block->tallies = (void *) p;
+    return block;
+}
+
+/* Returns a new block of 'kind' for a thread to record into, which has memory
+ * for no bucket yet. */
+struct cost_block *
+cost_block_create(const struct cost_kind *kind)
+{
+    return block_create(kind, NULL, kind->n_stages, 0, 0, false);
+}
+
+/* Replaces the copy that 'block' has, and returns it. */
+static struct cost_block *
+block_exchange_copy(struct cost_block *block, struct cost_block *copy)
+{
+    struct cost_block *old;
+
+    atomic_read_relaxed(&block->copy, &old);
+    while (!atomic_compare_exchange_weak(&block->copy, &old, copy)) {
+        continue;
+    }
+    return old;
+}
+
+/* Frees 'block', which may be NULL, and no thread may be using any more. */
+void
+cost_block_destroy(struct cost_block *block)
+{
+    if (block) {
+        cost_block_destroy(block_exchange_copy(block, NULL));
+        cost_free(block, block->size);
+    }
+}
+
+/* Adds 'src' to 'dst', which has memory for all that 'src' has, but its
+ * tallies. */
+static void
+block_add(struct cost_block *dst, const struct cost_block *src)
+{
+    const struct cost_kind *kind = dst->kind;
+
+    cost_increase(&dst->n_events, cost_load(&src->n_events));
+    for (size_t i = 0; i < kind->n_counters; i++) {
+        cost_increase(&cost_block_counters(dst)[i],
+                      cost_load(&cost_block_counters(src)[i]));
+    }
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        cost_hist_add(&dst->hists[i], &src->hists[i]);
+    }
+}
+
+/* Adds the tallies of 'src' to those that 'dst' has, or if it has none, to its
+ * histogram and counters. */
+static void
+block_add_tallies(struct cost_block *dst, const struct cost_block *src)
+{
+    const struct cost_kind *kind = dst->kind;
+
+    for (size_t row = 0; row < kind->n_rows; row++) {
+        const atomic_uint32_t *from = cost_block_tally(src, row);
+        atomic_uint32_t *to = cost_block_tally(dst, row);
+
+        for (size_t i = 0; from && i <= kind->row_limit; i++) {
+            uint32_t n;
+
+            atomic_read_relaxed(CONST_CAST(atomic_uint32_t *, &from[i]), &n);
+            if (to) {
+                atomic_store_relaxed(&to[i], n);
+            } else {
+                cost_increase(&dst->n_events, n);
+                cost_increase(&cost_block_counters(dst)[row], n);
+                cost_hist_add_number(&dst->hists[kind->row_stage], i, n);
+            }
+        }
+    }
+}
+
+/* Return a copy of 'block', in the thread that writes it: one whose histogram
+ * of 'stage' has memory for 'bucket', too... */
+struct cost_block *
+cost_block_extend(const struct cost_block *block, size_t stage,
+                  unsigned int bucket)
+{
+    struct cost_block *new = block_create(block->kind, block, stage, bucket,
+                                          block->rows, block->hists[0].wide);
+
+    block_add(new, block);
+    block_add_tallies(new, block);
+    return new;
+}
+
+/* ...one that has a tally for 'row', too... */
+struct cost_block *
+cost_block_add_tally(const struct cost_block *block, size_t row)
+{
+    struct cost_block *new
+        = block_create(block->kind, block, block->kind->n_stages, 0,
+                       block->rows | 1u << row, block->hists[0].wide);
+
+    block_add(new, block);
+    block_add_tallies(new, block);
+    return new;
+}
+
+/* ...or one whose buckets have 64 bits, and which has no tallies: a copy for a
+ * book, or for a thread that has recorded much.  The numbers belong together
+ * only if 'block' is not written meanwhile. */
+struct cost_block *
+cost_block_widen(const struct cost_block *block)
+{
+    const struct cost_kind *kind = block->kind;
+    struct cost_block *new
+        = block_create(kind, block,
+                       block->rows ? kind->row_stage : kind->n_stages, 0, 0,
+                       true);
+
+    block_add(new, block);
+    block_add_tallies(new, block);
+    return new;
+}
+
+/* Returns a copy of 'block', which another thread may be writing, for a book,
+ * all of it at one moment.  Only one thread at a time may call this.  Returns
+ * NULL if the writer seems to be stopped in the middle of writing. */
+struct cost_block *
+cost_block_read(const struct cost_block *block_)
+{
+    struct cost_block *block = CONST_CAST(struct cost_block *, block_);
+    uint32_t start = seq_read(&block->seq);
+
+    for (int i = 0; i < READ_MAX; i++) {
+        uint32_t before = seq_read(&block->seq);
+        struct cost_block *copy = cost_block_widen(block);
+
+        if (seq_is_same(&block->seq, before)) {
+            return copy;
+        }
+        cost_block_destroy(copy);
+
+        copy = block_exchange_copy(block, NULL);
+        if (copy) {
+            uint32_t seq = seq_read(&copy->seq);
+
+            /* It may be one that an earlier reader did not wait for. */
+            if (seq - start < UINT32_MAX / 2) {
+                return copy;
+            }
+            cost_block_destroy(copy);
+        }
+        if (i == READ_ASK) {
+            atomic_store_relaxed(&block->wanted, true);
+        } else if (i >= READ_SLEEP) {
+            xnanosleep_no_quiesce(READ_SLEEP_NS);
+        }
+    }
+    return NULL;
+}
+
+/* Ends writing 'block', and makes a copy of it if a reader wants one, which
+ * has not found a moment in which it is not written. */
+static void
+block_end(struct cost_block *block)
+{
+    bool wanted;
+
+    seq_end(&block->seq);
+    atomic_read_relaxed(&block->wanted, &wanted);
+    if (OVS_UNLIKELY(wanted)) {
+        struct cost_block *copy;
+
+        atomic_store_relaxed(&block->wanted, false);
+        copy = cost_block_widen(block);
+        atomic_store_relaxed(&copy->seq, seq_read(&block->seq));
+        cost_block_destroy(block_exchange_copy(block, copy));
+    }
+}
+
+/* Adds 'entry' to 'block', all of it at once, in the thread that writes it.
+ * Each stage that is known falls into the bucket in 'buckets', for which there
+ * is memory, unless it is a number that belongs in a tally.  'counts' is what
+ * else to add to each counter, or NULL. */
+void
+cost_block_record(struct cost_block *block, const struct cost_entry *entry,
+                  const uint16_t buckets[], const uint64_t *counts)
+{
+    atomic_uint64_t *counters = cost_block_counters(block);
+    uint16_t known = entry->known;
+
+    seq_begin(&block->seq);
+    if (OVS_UNLIKELY(cost_entry_has_tally(block->kind, entry))) {
+        cost_tally_increase(cost_block_tally(block, entry->counter),
+                            entry->stages[block->kind->row_stage]);
+        known &= ~(1u << block->kind->row_stage);
+    } else {
+        cost_increase(&block->n_events, 1);
+        if (entry->counter != COST_NO_COUNTER) {
+            cost_increase(&counters[entry->counter], 1);
+        }
+    }
+    for (size_t i = 0; counts && i < block->kind->n_counters; i++) {
+        if (counts[i]) {
+            cost_increase(&counters[i], counts[i]);
+        }
+    }
+    for (; known; known = zero_rightmost_1bit(known)) {
+        size_t stage = raw_ctz(known);
+
+        cost_hist_record(&block->hists[stage], buckets[stage],
+                         entry->stages[stage]);
+    }
+    block_end(block);
+}
+
+/* Adds 'n' to 'counter' of 'block', in the thread that writes it. */
+void
+cost_block_count(struct cost_block *block, size_t counter, uint64_t n)
+{
+    seq_begin(&block->seq);
+    cost_increase(&cost_block_counters(block)[counter], n);
+    block_end(block);
+}
+
+/* Returns the number of events in 'block', which is in a book. */
+uint64_t
+cost_block_events(const struct cost_block *block)
+{
+    return cost_load(&block->n_events);
+}
+
+uint64_t
+cost_block_counter(const struct cost_block *block, size_t counter)
+{
+    return cost_load(&cost_block_counters(block)[counter]);
+}
+
+/* The slowest events.  Each is 'slow_size' words: those below, one for each
+ * stage, and the details. */
+
+enum {
+    SLOW_EXCLUDED,
+    SLOW_WHEN,                          /* 0 if it is unused. */
+    SLOW_HEAD,                          /* Class, counter and known stages. */
+    SLOW_STAGES
+};
+
+static size_t
+slow_size(const struct cost_kind *kind)
+{
+    return SLOW_STAGES + kind->n_stages + kind->n_details;
+}
+
+static size_t
+slowest_size(const struct cost_kind *kind)
+{
+    return (sizeof(struct cost_slowest)
+            + kind->n_slowest * slow_size(kind) * sizeof(uint64_t));
+}
+
+/* Returns a place for the slowest events of a thread, which has none yet. */
+struct cost_slowest *
+cost_slowest_create(const struct cost_kind *kind)
+{
+    struct cost_slowest *slowest = cost_alloc(slowest_size(kind));
+
+    slowest->kind = kind;
+    return slowest;
+}
+
+/* Frees 'slowest', which may be NULL, and no thread may be using any more. */
+void
+cost_slowest_destroy(struct cost_slowest *slowest)
+{
+    if (slowest) {
+        cost_free(slowest, slowest_size(slowest->kind));
+    }
+}
+
+/* Chooses the event of 'slowest' to be replaced next: an unused place or, if
+ * there is none, the fastest. */
+static void
+slowest_choose(struct cost_slowest *slowest)
+{
+    const struct cost_kind *kind = slowest->kind;
+    uint64_t min_ns = UINT64_MAX;
+
+    for (size_t i = 0; i < kind->n_slowest; i++) {
+        atomic_uint64_t *w = &slowest->words[i * slow_size(kind)];
+        uint64_t ns = (cost_load(&w[SLOW_WHEN])
+                       ? cost_load(&w[SLOW_STAGES + kind->n_stages - 1]) : 0);
+
+        if (ns < min_ns) {
+            slowest->next = i;
+            min_ns = ns;
+        }
+    }
+    slowest->threshold_ns = min_ns;
+}
+
+/* Puts 'entry', which took longer than the threshold, among 'slowest', with
+ * 'details', or NULL, in the thread that records. */
+void
+cost_slowest_insert(struct cost_slowest *slowest,
+                    const struct cost_entry *entry,
+                    const struct cost_details *details)
+{
+    const struct cost_kind *kind = slowest->kind;
+    uint64_t words[kind->n_details + 1];
+    atomic_uint64_t *w;
+
+    memset(words, 0, sizeof words);
+    if (details && details->get) {
+        details->get(words, details->aux, details->n);
+    }
+
+    w = &slowest->words[slowest->next * slow_size(kind)];
+    seq_begin(&slowest->seq);
+    cost_store(&w[SLOW_EXCLUDED], entry->excluded_ns);
+    cost_store(&w[SLOW_WHEN], time_wall_usec());
+    cost_store(&w[SLOW_HEAD], (uint64_t) entry->known << 40
+                              | (uint64_t) entry->counter << 32
+                              | entry->class);
+    w += SLOW_STAGES;
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        cost_store(&w[i], entry->known & (1u << i) ? entry->stages[i] : 0);
+    }
+    w += kind->n_stages;
+    for (size_t i = 0; i < kind->n_details; i++) {
+        cost_store(&w[i], words[i]);
+    }
+    seq_end(&slowest->seq);
+    slowest_choose(slowest);
+}
+
+/* Books. */
+
+/* Makes 'book' empty, for the thread 'name', or the empty string if it is to
+ * be that of several.  The caller must free it with cost_book_uninit(). */
+void
+cost_book_init(struct cost_book *book, const struct cost_kind *kind,
+               const char *name)
+{
+    book->kind = kind;
+    ovs_strlcpy(book->name, name, sizeof book->name);
+    book->classes = xcalloc(kind->n_classes, sizeof *book->classes);
+    book->slowest = NULL;
+    book->n_slowest = 0;
+}
+
+/* Frees what 'book' has. */
+void
+cost_book_uninit(struct cost_book *book)
+{
+    for (size_t i = 0; i < book->kind->n_classes; i++) {
+        cost_block_destroy(book->classes[i]);
+    }
+    for (size_t i = 0; i < book->n_slowest; i++) {
+        free(book->slowest[i].details);
+    }
+    free(book->slowest);
+    free(book->classes);
+}
+
+/* Returns true if 'book' has nothing in it. */
+bool
+cost_book_is_empty(const struct cost_book *book)
+{
+    for (size_t i = 0; i < book->kind->n_classes; i++) {
+        if (book->classes[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Adds 'src' to '*dst', both of which are in books.  '*dst' is created, or
+ * replaced, if it has no memory for all that 'src' has. */
+static void
+book_add_block(struct cost_block **dst, const struct cost_block *src)
+{
+    const struct cost_kind *kind = src->kind;
+
+    if (!*dst) {
+        *dst = cost_block_widen(src);
+        return;
+    }
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        const struct cost_hist *hist = &src->hists[i];
+
+        for (int end = 0; hist->n && end < 2; end++) {
+            unsigned int bucket = hist->first + (end ? hist->n - 1 : 0);
+
+            if (!cost_hist_has(&(*dst)->hists[i], bucket)) {
+                struct cost_block *old = *dst;
+
+                *dst = block_create(kind, old, i, bucket, 0, true);
+                block_add(*dst, old);
+                cost_block_destroy(old);
+            }
+        }
+    }
+    block_add(*dst, src);
+}
+
+/* Slowest first; of equals, the one that ended first. */
+static int
+compare_slow(const void *a_, const void *b_)
+{
+    const struct cost_slow *a = a_, *b = b_;
+
+    return (a->total_ns != b->total_ns ? (a->total_ns < b->total_ns ? 1 : -1)
+            : a->entry.when_us != b->entry.when_us
+            ? (a->entry.when_us < b->entry.when_us ? -1 : 1)
+            : 0);
+}
+
+/* Returns a place for 'n' more of the slowest events in 'book'. */
+static struct cost_slow *
+book_grow_slowest(struct cost_book *book, size_t n)
+{
+    book->slowest = xrealloc(book->slowest,
+                             (book->n_slowest + n) * sizeof *book->slowest);
+    return &book->slowest[book->n_slowest];
+}
+
+/* Sorts 'book''s slowest events and keeps only the slowest of them, as many as
+ * each thread keeps: of a larger number some might be missing. */
+static void
+book_trim_slowest(struct cost_book *book)
+{
+    if (book->n_slowest) {
+        qsort(book->slowest, book->n_slowest, sizeof *book->slowest,
+              compare_slow);
+    }
+    while (book->n_slowest > book->kind->n_slowest) {
+        free(book->slowest[--book->n_slowest].details);
+    }
+}
+
+/* Adds 'src' to 'dst', which are of the same kind. */
+void
+cost_book_add(struct cost_book *dst, const struct cost_book *src)
+{
+    const struct cost_kind *kind = dst->kind;
+    struct cost_slow *slow;
+
+    for (size_t i = 0; i < kind->n_classes; i++) {
+        if (src->classes[i]) {
+            book_add_block(&dst->classes[i], src->classes[i]);
+        }
+    }
+
+    slow = book_grow_slowest(dst, src->n_slowest);
+    for (size_t i = 0; i < src->n_slowest; i++, slow++) {
+        *slow = src->slowest[i];
+        slow->details = xmemdup(slow->details,
+                                kind->n_details * sizeof *slow->details);
+    }
+    dst->n_slowest += src->n_slowest;
+    book_trim_slowest(dst);
+}
+
+/* Adds 'slowest', into which another thread may be recording, to 'book', which
+ * is named after that thread.  Returns false if that thread seems to be
+ * stopped in the middle of it. */
+bool
+cost_book_read_slowest(struct cost_book *book,
+                       const struct cost_slowest *slowest)
+{
+    const struct cost_kind *kind = book->kind;
+    size_t n = kind->n_slowest * slow_size(kind);
+    uint64_t *words = xmalloc(n * sizeof *words);
+    bool ok = false;
+
+    for (int i = 0; i < READ_MAX && !ok; i++) {
+        uint32_t before = seq_read(&slowest->seq);
+
+        for (size_t j = 0; j < n; j++) {
+            words[j] = cost_load(&slowest->words[j]);
+        }
+        ok = seq_is_same(&slowest->seq, before);
+        if (!ok && i >= READ_SLEEP) {
+            xnanosleep_no_quiesce(READ_SLEEP_NS);
+        }
+    }
+
+    struct cost_slow *slow = book_grow_slowest(book, kind->n_slowest);
+
+    for (size_t i = 0; ok && i < kind->n_slowest; i++) {
+        const uint64_t *w = &words[i * slow_size(kind)];
+
+        if (!w[SLOW_WHEN]) {
+            continue;
+        }
+        slow->entry.excluded_ns = w[SLOW_EXCLUDED];
+        slow->entry.when_us = w[SLOW_WHEN];
+        slow->entry.class = w[SLOW_HEAD];
+        slow->entry.counter = w[SLOW_HEAD] >> 32;
+        slow->entry.known = w[SLOW_HEAD] >> 40;
+        w += SLOW_STAGES;
+        memcpy(slow->entry.stages, w, kind->n_stages * sizeof *w);
+        slow->total_ns = w[kind->n_stages - 1];
+        slow->details = xmemdup(w + kind->n_stages,
+                                kind->n_details * sizeof *w);
+        ovs_strlcpy(slow->thread, book->name, sizeof slow->thread);
+        slow++;
+        book->n_slowest++;
+    }
+    free(words);
+    book_trim_slowest(book);
+    return ok;
+}
+
+/* Returns the sum of 'class' of 'book', or of all classes if that is
+ * COST_ALL_CLASSES.  The caller must free it with cost_block_destroy(). */
+struct cost_block *
+cost_book_sum(const struct cost_book *book, size_t class)
+{
+    struct cost_block *sum = NULL;
+
+    for (size_t i = 0; i < book->kind->n_classes; i++) {
+        if (book->classes[i] && (class == COST_ALL_CLASSES || class == i)) {
+            book_add_block(&sum, book->classes[i]);
+        }
+    }
+    return sum ? sum : block_create(book->kind, NULL, book->kind->n_stages, 0,
+                                    0, true);
+}
+
+/* Returns the number of events of 'class' in 'book', or of all classes if that
+ * is COST_ALL_CLASSES. */
+uint64_t
+cost_book_events(const struct cost_book *book, size_t class)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < book->kind->n_classes; i++) {
+        if (book->classes[i] && (class == COST_ALL_CLASSES || class == i)) {
+            n += cost_block_events(book->classes[i]);
+        }
+    }
+    return n;
+}

@@ -1,0 +1,308 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#ifndef COST_BOOK_H
+#define COST_BOOK_H 1
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "cost-histogram.h"
+#include "ovs-atomic.h"
+
+struct cost_config;
+struct ds;
+
+/* Numbers about events.
+ * =====================
+ *
+ * A 'struct cost_kind' describes a kind of events, such as upcalls.  An event
+ * has a class, is split into stages, and increments counters.  Each stage and
+ * each counter is a column, declared in one line:
+ *
+ *     #define FOO_STAGES(COLUMN)                                           \
+ *         COLUMN(FOO_PARSE, "parse", NULL, 0, "Parsing the packet.")       \
+ *         COLUMN(FOO_PORTS, "ports", "ports", 0, "Ports it is sent to.")   \
+ *         COLUMN(FOO_TOTAL, "total", NULL, 0, "The whole foo.")
+ *
+ *     enum foo_stage { FOO_STAGES(COST_ENUM) FOO_N_STAGES };
+ *     static const struct cost_column stages[] = {
+ *         FOO_STAGES(COST_COLUMN)
+ *     };
+ *
+ * An event in words is a 'struct cost_entry'.  The numbers of all events of a
+ * class are a 'struct cost_block': counters, and a histogram for each stage.
+ * Blocks of several classes, and the slowest events, are a 'struct cost_book'.
+ * What one thread has recorded, what threads that are gone have, and what all
+ * of them add up to, are books.
+ *
+ *
+ * Thread-safety
+ * =============
+ *
+ * A block in a book is plain data.  One that a thread records into is written
+ * by this thread alone, which takes no lock and waits for nobody.  Any thread
+ * may copy such a block with cost_block_read(), which gets every event either
+ * whole or not at all, as long as it is not quiescent (see ovs-rcu.h). */
+
+#define COST_MAX_STAGES 16              /* Fits in cost_entry's 'known'. */
+#define COST_MAX_COUNTERS 24
+#define COST_MAX_ROWS 4
+#define COST_MAX_SLOWEST 16             /* Slowest events kept per thread. */
+#define COST_NAME_MAX 16                /* Including the null byte. */
+#define COST_NO_COUNTER UINT8_MAX
+#define COST_ALL_CLASSES SIZE_MAX
+
+/* A stage or a counter. */
+struct cost_column {
+    const char *name;
+    const char *unit;                   /* Of a stage that is no time but a
+                                         * number, otherwise NULL.  Of a
+                                         * counter, the group that it is shown
+                                         * in. */
+    unsigned int flags;                 /* COST_* below. */
+    const char *help;                   /* Definition, a sentence or two. */
+};
+
+/* A stage that is shown only if it is there. */
+#define COST_OPTIONAL   (1u << 0)
+/* A stage that is not part of the whole event. */
+#define COST_APART      (1u << 1)
+/* A counter of events that were lost. */
+#define COST_LOST       (1u << 2)
+/* A counter that is not shown. */
+#define COST_HIDDEN     (1u << 3)
+
+#define COST_ENUM(ID, NAME, UNIT, FLAGS, HELP) ID,
+#define COST_COLUMN(ID, NAME, UNIT, FLAGS, HELP) \
+    [ID] = { NAME, UNIT, FLAGS, HELP },
+
+/* What is measured.  Static. */
+struct cost_kind {
+    const char *event;                  /* Such as "upcall".  Kinds whose
+                                         * names are the same string share
+                                         * cost_lap() and cost_outcome(). */
+    struct cost_config *config;
+
+    /* In order.  The last stage is the whole event. */
+    const struct cost_column *stages;
+    size_t n_stages;
+    const struct cost_column *counters;
+    size_t n_counters;
+    bool exact;                         /* Are all events split? */
+
+    /* If nonzero, events are not all timed, but each of them increments one of
+     * the first 'n_rows' counters and has a number, which is stage
+     * 'row_stage', up to 'row_limit'.  Both are exact, see cost_tally(). */
+    size_t n_rows;
+    size_t row_stage;
+    uint16_t row_limit;
+
+    /* Classes of events. */
+    size_t n_classes;
+    void (*format_class)(size_t class, struct ds *);
+
+    /* The slowest events. */
+    size_t n_slowest;                   /* Kept per thread. */
+    size_t n_details;                   /* 64-bit words of details of each. */
+
+    bool typed_names;                   /* Is an account's name
+                                         * "TYPE@NAME"? */
+};
+
+/* An event that has been measured. */
+struct cost_entry {
+    uint64_t excluded_ns;               /* Of events within it. */
+    uint64_t when_us;                   /* Time of day it ended, us since the
+                                         * Epoch, if it is one of the
+                                         * slowest. */
+    uint32_t class;
+    uint16_t known;                     /* A bit for each stage that is. */
+    uint8_t counter;                    /* To increment or COST_NO_COUNTER. */
+    uint64_t stages[COST_MAX_STAGES];   /* ns or number, of those 'known'. */
+};
+
+/* Fills in the details of a slow event, kind->n_details words.  'aux' and 'n'
+ * are what was given when the event ended. */
+typedef void cost_details_cb(uint64_t *details, const void *aux, size_t n);
+
+/* Where the details of an event come from. */
+struct cost_details {
+    cost_details_cb *get;               /* Or NULL. */
+    const void *aux;
+    size_t n;
+};
+
+/* The numbers of a class.  Counters and buckets follow in the same piece of
+ * memory. */
+struct cost_block {
+    const struct cost_kind *kind;
+    uint32_t size;                      /* Bytes. */
+
+    /* If a thread records into it. */
+    atomic_uint32_t seq;                /* Odd while it is written. */
+    atomic_bool wanted;                 /* Does a reader want 'copy'? */
+    ATOMIC(struct cost_block *) copy;   /* Made by the writer, or NULL. */
+    uint16_t rows;                      /* A bit for each row with a tally. */
+    atomic_uint32_t *tallies;           /* kind->row_limit + 1 counts for each
+                                         * of these. */
+
+    atomic_uint64_t n_events;           /* But those in tallies. */
+    struct cost_hist hists[];           /* kind->n_stages. */
+};
+
+/* The slowest events of a thread. */
+struct cost_slowest {
+    const struct cost_kind *kind;
+    atomic_uint32_t seq;                /* Odd while it is written. */
+    uint64_t threshold_ns;              /* An event that takes longer belongs
+                                         * here... */
+    size_t next;                        /* ...in place of this one. */
+    atomic_uint64_t words[];
+};
+
+/* One of them, as it is read. */
+struct cost_slow {
+    struct cost_entry entry;
+    uint64_t total_ns;
+    char thread[COST_NAME_MAX];
+    uint64_t *details;                  /* kind->n_details. */
+};
+
+/* What one thread or several have recorded. */
+struct cost_book {
+    const struct cost_kind *kind;
+    char name[COST_NAME_MAX];           /* Of the thread, empty if several. */
+    struct cost_block **classes;        /* kind->n_classes, each NULL if
+                                         * empty. */
+    struct cost_slow *slowest;          /* Slowest first. */
+    size_t n_slowest;
+};
+
+/* Returns the counters of 'block', kind->n_counters. */
+static inline atomic_uint64_t *
+cost_block_counters(const struct cost_block *block)
+{
+    return (atomic_uint64_t *) &block->hists[block->kind->n_stages];
+}
+
+/* Returns the tally of 'block' for 'row', or NULL. */
+static inline atomic_uint32_t *
+cost_block_tally(const struct cost_block *block, size_t row)
+{
+    return (block->rows & (1u << row)
+            ? &block->tallies[count_1bits(block->rows & ((1u << row) - 1))
+                              * (block->kind->row_limit + 1)]
+            : NULL);
+}
+
+static inline bool
+cost_stage_is_number(const struct cost_kind *kind, size_t stage)
+{
+    return kind->stages[stage].unit != NULL;
+}
+
+/* Returns true if 'stage' is known only of events that are sampled. */
+static inline bool
+cost_stage_is_sampled(const struct cost_kind *kind, size_t stage)
+{
+    return (kind->n_rows ? stage != kind->row_stage
+            : !kind->exact && stage != kind->n_stages - 1);
+}
+
+/* Entries. */
+static inline void cost_entry_init(struct cost_entry *, size_t class);
+static inline void cost_entry_add(struct cost_entry *, size_t stage,
+                                  uint64_t n);
+
+/* Blocks. */
+struct cost_block *cost_block_create(const struct cost_kind *);
+struct cost_block *cost_block_extend(const struct cost_block *, size_t stage,
+                                     unsigned int bucket);
+struct cost_block *cost_block_add_tally(const struct cost_block *, size_t row);
+struct cost_block *cost_block_widen(const struct cost_block *);
+struct cost_block *cost_block_read(const struct cost_block *);
+void cost_block_destroy(struct cost_block *);
+void cost_block_record(struct cost_block *, const struct cost_entry *,
+                       const uint16_t buckets[], const uint64_t *counts);
+void cost_block_count(struct cost_block *, size_t counter, uint64_t n);
+uint64_t cost_block_events(const struct cost_block *);
+uint64_t cost_block_counter(const struct cost_block *, size_t counter);
+
+/* The slowest. */
+struct cost_slowest *cost_slowest_create(const struct cost_kind *);
+void cost_slowest_destroy(struct cost_slowest *);
+void cost_slowest_insert(struct cost_slowest *, const struct cost_entry *,
+                         const struct cost_details *);
+
+/* Books. */
+void cost_book_init(struct cost_book *, const struct cost_kind *,
+                    const char *name);
+void cost_book_uninit(struct cost_book *);
+void cost_book_add(struct cost_book *, const struct cost_book *);
+bool cost_book_read_slowest(struct cost_book *, const struct cost_slowest *);
+bool cost_book_is_empty(const struct cost_book *);
+struct cost_block *cost_book_sum(const struct cost_book *, size_t class);
+uint64_t cost_book_events(const struct cost_book *, size_t class);
+
+/* Memory. */
+void *cost_alloc(size_t size);
+void cost_free(void *, size_t size);
+uint64_t cost_memory_used(void);
+
+/* Makes 'entry' one of 'class' of which nothing is known. */
+static inline void
+cost_entry_init(struct cost_entry *entry, size_t class)
+{
+    entry->excluded_ns = 0;
+    entry->class = class;
+    entry->known = 0;
+    entry->counter = COST_NO_COUNTER;
+}
+
+/* Returns true if the number of 'entry' belongs in a tally. */
+static inline bool
+cost_entry_has_tally(const struct cost_kind *kind,
+                     const struct cost_entry *entry)
+{
+    return (entry->counter < kind->n_rows
+            && entry->known & (1u << kind->row_stage)
+            && entry->stages[kind->row_stage] <= kind->row_limit);
+}
+
+/* Counts 'number' in 'tally'. */
+static inline void
+cost_tally_increase(atomic_uint32_t *tally, size_t number)
+{
+    uint32_t n;
+
+    atomic_read_relaxed(&tally[number], &n);
+    atomic_store_relaxed(&tally[number], n + 1);
+}
+
+/* Adds 'n', nanoseconds or a number, to 'stage' of 'entry'. */
+static inline void
+cost_entry_add(struct cost_entry *entry, size_t stage, uint64_t n)
+{
+    if (entry->known & (1u << stage)) {
+        entry->stages[stage] += n;
+    } else {
+        entry->stages[stage] = n;
+        entry->known |= 1u << stage;
+    }
+}
+
+#endif /* cost-book.h */
