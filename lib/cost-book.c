@@ -309,68 +309,26 @@ cost_block_read(const struct cost_block *block_)
     return NULL;
 }
 
-/* Ends writing 'block', and makes a copy of it if a reader wants one, which
- * has not found a moment in which it is not written. */
-static void
-block_end(struct cost_block *block)
-{
-    bool wanted;
-
-    seq_end(&block->seq);
-    atomic_read_relaxed(&block->wanted, &wanted);
-    if (OVS_UNLIKELY(wanted)) {
-        struct cost_block *copy;
-
-        atomic_store_relaxed(&block->wanted, false);
-        copy = cost_block_widen(block);
-        atomic_store_relaxed(&copy->seq, seq_read(&block->seq));
-        cost_block_destroy(block_exchange_copy(block, copy));
-    }
-}
-
-/* Adds 'entry' to 'block', all of it at once, in the thread that writes it.
- * Each stage that is known falls into the bucket in 'buckets', for which there
- * is memory, unless it is a number that belongs in a tally.  'counts' is what
- * else to add to each counter, or NULL. */
+/* Makes a copy of 'block', in the thread that writes it, for a reader. */
 void
-cost_block_record(struct cost_block *block, const struct cost_entry *entry,
-                  const uint16_t buckets[], const uint64_t *counts)
+cost_block_publish__(struct cost_block *block)
 {
-    atomic_uint64_t *counters = cost_block_counters(block);
-    uint16_t known = entry->known;
+    struct cost_block *copy;
 
-    seq_begin(&block->seq);
-    if (OVS_UNLIKELY(cost_entry_has_tally(block->kind, entry))) {
-        cost_tally_increase(cost_block_tally(block, entry->counter),
-                            entry->stages[block->kind->row_stage]);
-        known &= ~(1u << block->kind->row_stage);
-    } else {
-        cost_increase(&block->n_events, 1);
-        if (entry->counter != COST_NO_COUNTER) {
-            cost_increase(&counters[entry->counter], 1);
-        }
-    }
-    for (size_t i = 0; counts && i < block->kind->n_counters; i++) {
-        if (counts[i]) {
-            cost_increase(&counters[i], counts[i]);
-        }
-    }
-    for (; known; known = zero_rightmost_1bit(known)) {
-        size_t stage = raw_ctz(known);
-
-        cost_hist_record(&block->hists[stage], buckets[stage],
-                         entry->stages[stage]);
-    }
-    block_end(block);
+    atomic_store_relaxed(&block->wanted, false);
+    copy = cost_block_widen(block);
+    atomic_store_relaxed(&copy->seq, seq_read(&block->seq));
+    cost_block_destroy(block_exchange_copy(block, copy));
 }
 
 /* Adds 'n' to 'counter' of 'block', in the thread that writes it. */
 void
 cost_block_count(struct cost_block *block, size_t counter, uint64_t n)
 {
-    seq_begin(&block->seq);
+    uint32_t seq = cost_block_begin(block);
+
     cost_increase(&cost_block_counters(block)[counter], n);
-    block_end(block);
+    cost_block_end(block, seq);
 }
 
 /* Returns the number of events in 'block', which is in a book. */

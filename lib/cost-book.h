@@ -236,8 +236,8 @@ struct cost_block *cost_block_add_tally(const struct cost_block *, size_t row);
 struct cost_block *cost_block_widen(const struct cost_block *);
 struct cost_block *cost_block_read(const struct cost_block *);
 void cost_block_destroy(struct cost_block *);
-void cost_block_record(struct cost_block *, const struct cost_entry *,
-                       const uint16_t buckets[], const uint64_t *counts);
+static inline uint32_t cost_block_begin(struct cost_block *);
+static inline void cost_block_end(struct cost_block *, uint32_t seq);
 void cost_block_count(struct cost_block *, size_t counter, uint64_t n);
 uint64_t cost_block_events(const struct cost_block *);
 uint64_t cost_block_counter(const struct cost_block *, size_t counter);
@@ -258,10 +258,39 @@ bool cost_book_is_empty(const struct cost_book *);
 struct cost_block *cost_book_sum(const struct cost_book *, size_t class);
 uint64_t cost_book_events(const struct cost_book *, size_t class);
 
+void cost_block_publish__(struct cost_block *);
+
 /* Memory. */
 void *cost_alloc(size_t size);
 void cost_free(void *, size_t size);
 uint64_t cost_memory_used(void);
+
+/* Starts writing 'block', in the thread that records into it.  Returns a value
+ * for cost_block_end(). */
+static inline uint32_t
+cost_block_begin(struct cost_block *block)
+{
+    uint32_t seq;
+
+    atomic_read_relaxed(&block->seq, &seq);
+    atomic_store_relaxed(&block->seq, seq + 1);
+    atomic_thread_fence(memory_order_release);
+    return seq;
+}
+
+/* Ends writing 'block', and makes a copy of it if a reader wants one, which
+ * has not found a moment in which it is not written. */
+static inline void
+cost_block_end(struct cost_block *block, uint32_t seq)
+{
+    bool wanted;
+
+    atomic_store_explicit(&block->seq, seq + 2, memory_order_release);
+    atomic_read_relaxed(&block->wanted, &wanted);
+    if (OVS_UNLIKELY(wanted)) {
+        cost_block_publish__(block);
+    }
+}
 
 /* Makes 'entry' one of 'class' of which nothing is known. */
 static inline void

@@ -89,7 +89,9 @@ cost_span_finish(struct cost_span *span, uint64_t now, size_t class,
     entry->excluded_ns = 0;
     if (OVS_LIKELY(total != COST_CLOCK_UNKNOWN)) {
         cost_entry_add(entry, last, total);
-        entry->excluded_ns = cost_clock_ns(span->excluded);
+        if (OVS_UNLIKELY(span->excluded)) {
+            entry->excluded_ns = cost_clock_ns(span->excluded);
+        }
     }
     entry->class = class;
     cost_record(span->recorder, entry, counts, details);

@@ -871,6 +871,35 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
     data->slow_ns = slowest->threshold_ns;
 }
 
+/* Makes sure that the latest class has a tally for 'row', with room for all
+ * that may be counted until the next event that is sampled. */
+static void
+prepare_tally(struct cost_recorder *recorder, struct cost_data *data,
+              size_t row)
+{
+    data->n_max += TALLIES * recorder->sample_interval;
+    if (OVS_UNLIKELY(data->n_max > INT32_MAX)) {
+        widen_all(recorder, data);
+    }
+    make_tally(recorder, data, row);
+}
+
+/* Returns the bucket of 'stage' that 'value' falls into, for which the latest
+ * class has memory afterwards. */
+static unsigned int
+prepare_stage(struct cost_recorder *recorder, struct cost_data *data,
+              size_t stage, uint64_t value)
+{
+    const struct cost_hist *hist = &data->latest->hists[stage];
+    unsigned int bucket = cost_hist_bucket_of(hist, value);
+
+    if (OVS_UNLIKELY(!cost_hist_has(hist, bucket))) {
+        replace_latest(recorder, data,
+                       cost_block_extend(data->latest, stage, bucket));
+    }
+    return bucket;
+}
+
 /* Records 'entry' in 'recorder', all of it at once, and adds 'counts', which
  * may be NULL, to the counters.  Should it be among the slowest, gets
  * 'details', which may be NULL, too.
@@ -884,39 +913,71 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
     const struct cost_kind *kind = recorder->kind;
-    size_t last = kind->n_stages - 1;
+    size_t total = kind->n_stages - 1;
+    uint16_t stages = entry->known & ~(1u << total);
+    bool timed = stages != entry->known;
     uint16_t buckets[COST_MAX_STAGES];
+    unsigned int total_bucket = 0;
+    atomic_uint64_t *counters;
+    struct cost_block *block;
+    bool tally = false;
+    uint32_t seq;
+    uint64_t n;
 
     if (OVS_UNLIKELY(data->latest_class != entry->class)) {
         data = recorder_prepare(recorder, entry->class);
     }
-    /* Between two events that are sampled, there may be many in tallies. */
-    data->n_max += kind->n_rows ? TALLIES * recorder->sample_interval : 1;
-    if (OVS_UNLIKELY(data->n_max > INT32_MAX)) {
-        widen_all(recorder, data);
+    if (OVS_UNLIKELY(kind->n_rows) && cost_entry_has_tally(kind, entry)) {
+        tally = true;
+        prepare_tally(recorder, data, entry->counter);
+        stages &= ~(1u << kind->row_stage);
+    }
+    if (timed) {
+        total_bucket = prepare_stage(recorder, data, total,
+                                     entry->stages[total]);
+    }
+    for (uint16_t left = stages; OVS_UNLIKELY(left);
+         left = zero_rightmost_1bit(left)) {
+        size_t stage = raw_ctz(left);
+
+        buckets[stage] = prepare_stage(recorder, data, stage,
+                                       entry->stages[stage]);
     }
 
-    if (OVS_UNLIKELY(cost_entry_has_tally(kind, entry))) {
-        make_tally(recorder, data, entry->counter);
-    }
-    for (uint16_t known = entry->known; known;
-         known = zero_rightmost_1bit(known)) {
-        size_t stage = raw_ctz(known);
-        const struct cost_hist *hist = &data->latest->hists[stage];
-
-        buckets[stage] = cost_hist_bucket_of(hist, entry->stages[stage]);
-        if (OVS_UNLIKELY(!cost_hist_has(hist, buckets[stage]))
-            && !(kind->n_rows && stage == kind->row_stage
-                 && cost_entry_has_tally(kind, entry))) {
-            replace_latest(recorder, data,
-                           cost_block_extend(data->latest, stage,
-                                             buckets[stage]));
+    block = data->latest;
+    counters = cost_block_counters(block);
+    n = cost_load(&block->n_events);
+    seq = cost_block_begin(block);
+    if (OVS_UNLIKELY(tally)) {
+        cost_tally_increase(cost_block_tally(block, entry->counter),
+                            entry->stages[kind->row_stage]);
+    } else {
+        cost_store(&block->n_events, ++n);
+        if (entry->counter != COST_NO_COUNTER) {
+            cost_increase(&counters[entry->counter], 1);
         }
     }
-    cost_block_record(data->latest, entry, buckets, counts);
+    for (size_t i = 0; OVS_UNLIKELY(counts) && i < kind->n_counters; i++) {
+        if (counts[i]) {
+            cost_increase(&counters[i], counts[i]);
+        }
+    }
+    if (timed) {
+        cost_hist_record(&block->hists[total], total_bucket,
+                         entry->stages[total]);
+    }
+    for (; OVS_UNLIKELY(stages); stages = zero_rightmost_1bit(stages)) {
+        size_t stage = raw_ctz(stages);
 
-    if (OVS_UNLIKELY(entry->known & (1u << last)
-                     && entry->stages[last] > data->slow_ns)
+        cost_hist_record(&block->hists[stage], buckets[stage],
+                         entry->stages[stage]);
+    }
+    cost_block_end(block, seq);
+
+    if (OVS_UNLIKELY(n > INT32_MAX) && !block->hists[0].wide) {
+        widen_all(recorder, data);
+    }
+    if (timed && OVS_UNLIKELY(entry->stages[total] > data->slow_ns)
         && kind->n_slowest) {
         record_slow(recorder, data, entry, details);
     }

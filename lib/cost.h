@@ -139,8 +139,7 @@ struct cost_data {
     /* Used by the recording thread only. */
     uint32_t latest_class;              /* Recorded last, */
     struct cost_block *latest;          /* and its block. */
-    uint32_t n_max;                     /* No 32-bit number has been counted up
-                                         * more often. */
+    uint32_t n_max;                     /* No number in a tally is higher. */
     uint64_t slow_ns;                   /* An event that takes longer belongs
                                          * in 'slowest'. */
 

@@ -600,47 +600,48 @@ check_wide(struct cost_account *account)
     const uint64_t huge = UINT64_C(1) << 32;
     struct cost_account *tallied = cost_account_create(&rows_kind, "tally",
                                                        NULL);
-    struct cost_recorder *recorders[2] = {
-        cost_recorder_create(account, "main"),
-        cost_recorder_create(tallied, "main"),
-    };
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    struct cost_entry entry;
+    struct cost_data *data;
+    struct cost_hist *hist;
     struct read *r;
 
-    for (int i = 0; i < 2; i++) {
-        struct cost_entry entry;
-
-        cost_entry_init(&entry, 0);
-        cost_entry_add(&entry, TOTAL, 1000);
-        for (int j = 0; j < 3; j++) {
-            struct cost_data *data;
-
-            cost_tally(recorders[1], 0, GOOD, 2, LIMIT);
-            cost_record(recorders[i], &entry, NULL, NULL);
-            data = ovsrcu_get(struct cost_data *, &recorders[i]->data);
-            if (!j) {
-                /* As if it had been recorded so often. */
-                struct cost_hist *hist = &data->latest->hists[TOTAL];
-                unsigned int bucket = cost_hist_bucket(1000) - hist->first;
-
-                ovs_assert(!hist->wide);
-                ((uint32_t *) hist->buckets)[bucket] = UINT32_MAX;
-                if (i) {
-                    cost_block_tally(data->latest, GOOD)[2] = UINT32_MAX - 1;
-                }
-                data->n_max = INT32_MAX;
-            }
-            ovs_assert(data->latest->hists[TOTAL].wide == (j > 0));
-        }
-
-        r = read_kind(i ? rows_kinds : kinds);
-        ovs_assert(cost_hist_count(&r->sum->hists[TOTAL]) == huge + 1);
-        if (i) {
-            ovs_assert(cost_block_counter(r->sum, GOOD) == huge);
-            ovs_assert(cost_hist_sum(&r->sum->hists[NUMBER]) == 2 * huge);
-            ovs_assert(cost_block_events(r->sum) == huge + 3);
-        }
-        read_free(r);
+    /* As if so many events had been recorded. */
+    cost_entry_init(&entry, 0);
+    cost_entry_add(&entry, TOTAL, 1000);
+    cost_record(recorder, &entry, NULL, NULL);
+    data = ovsrcu_get(struct cost_data *, &recorder->data);
+    hist = &data->latest->hists[TOTAL];
+    ovs_assert(!hist->wide);
+    atomic_store((atomic_uint32_t *) hist->buckets
+                 + cost_hist_bucket(1000) - hist->first, UINT32_MAX - 1);
+    cost_store(&data->latest->n_events, UINT32_MAX - 1);
+    for (int i = 0; i < 3; i++) {
+        cost_record(recorder, &entry, NULL, NULL);
+        ovs_assert(data->latest->hists[TOTAL].wide);
     }
+    r = read_kind(kinds);
+    ovs_assert(cost_hist_count(&r->sum->hists[TOTAL]) == huge + 1);
+    ovs_assert(cost_block_events(r->sum) == huge + 1);
+    read_free(r);
+
+    recorder = cost_recorder_create(tallied, "main");
+    cost_tally(recorder, 0, GOOD, 2, LIMIT);
+    data = ovsrcu_get(struct cost_data *, &recorder->data);
+    atomic_store(&cost_block_tally(data->latest, GOOD)[2], UINT32_MAX - 1);
+    data->n_max = INT32_MAX;
+    entry.counter = GOOD;
+    cost_entry_add(&entry, NUMBER, 2);
+    for (int i = 0; i < 3; i++) {
+        cost_record(recorder, &entry, NULL, NULL);
+        cost_tally(recorder, 0, GOOD, 2, LIMIT);
+    }
+    r = read_kind(rows_kinds);
+    ovs_assert(cost_block_counter(r->sum, GOOD) == huge + 4);
+    ovs_assert(cost_hist_sum(&r->sum->hists[NUMBER]) == 2 * (huge + 4));
+    ovs_assert(cost_block_events(r->sum) == huge + 4);
+    ovs_assert(cost_hist_count(&r->sum->hists[TOTAL]) == 3);
+    read_free(r);
     cost_account_destroy(tallied);
 }
 
