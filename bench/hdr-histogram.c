@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prints what one hdr_record_value() of HdrHistogram_c takes, measured like
- * "ovstest test-cost-histogram benchmark" measures cost_hist_add(): the median
- * of several rounds of N each, with values like those that a stage of an
- * upcall takes, in nanoseconds. */
+ * Prints the time of one hdr_record_value() of HdrHistogram_c, as "ovstest
+ * test-cost-histogram benchmark" does of cost_hist_record(): the median of
+ * several rounds of N each, with values like those that a stage of an upcall
+ * takes, in nanoseconds. */
 
 #include <inttypes.h>
 #include <stdio.h>
