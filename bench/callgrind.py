@@ -17,7 +17,7 @@ OURS = re.compile(r"/(\w+-)?cost(-\w+)?\.[ch]$")
 # Makes room in a histogram for times unlike those that it has: at most once
 # for each doubling of a time, in the life of a histogram, but often under
 # callgrind, where each port has few times, which are haphazard.
-GROWTH = "cost_hist_widen__"
+GROWTH = "cost_block_extend"
 
 
 class Count(NamedTuple):

@@ -167,7 +167,7 @@ fl=(1) /src/lib/cost.c
 fn=(1) cost_record
 10 100
 cfi=(2) /src/lib/cost-histogram.c
-cfn=(2) cost_hist_widen__
+cfn=(2) cost_block_extend
 calls=2 40
 * 90
 

@@ -36,15 +36,17 @@ cost_memory_used(void)
     return cost_load(&memory_used);
 }
 
-/* Returns 'size' bytes of zeros in cache lines of their own.  The caller must
- * free them with cost_free(). */
+/* Returns 'size' bytes of zeros, which the caller must free with cost_free().
+ * What fits in a cache line gets one of its own: one thread creates recorders
+ * of this size for others.  Anything larger is created by the thread that
+ * writes it. */
 void *
 cost_alloc(size_t size)
 {
     uint64_t orig;
 
     atomic_add_relaxed(&memory_used, size, &orig);
-    return xzalloc_cacheline(size);
+    return size > CACHE_LINE_SIZE ? xzalloc(size) : xzalloc_cacheline(size);
 }
 
 /* Frees 'p', unless it is NULL, which has 'size' bytes. */
@@ -57,7 +59,11 @@ cost_free(void *p, size_t size)
         return;
     }
     atomic_sub_relaxed(&memory_used, size, &orig);
-    free_cacheline(p);
+    if (size > CACHE_LINE_SIZE) {
+        free(p);
+    } else {
+        free_cacheline(p);
+    }
 }
 
 /* Sequence locks, of what one thread writes and others copy. */
@@ -102,30 +108,35 @@ seq_is_same(const atomic_uint32_t *seq, uint32_t before)
 
 /* Blocks. */
 
-/* Returns a new block of 'kind', whose histograms have the ranges of those in
- * 'like', which may be NULL, with 'stage' extended to 'bucket' unless that is
- * kind->n_stages.  It has tallies for 'rows', a bit for each.  Its buckets are
+/* Initializes 'hists', COST_MAX_STAGES of them, with the ranges that 'block',
+ * which may be NULL, has. */
+static void
+copy_ranges(struct cost_hist hists[], const struct cost_kind *kind,
+            const struct cost_block *block)
+{
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        cost_hist_init(&hists[i], (kind->n_rows && i == kind->row_stage
+                                   ? kind->row_limit : 0));
+        if (block) {
+            hists[i].first = block->hists[i].first;
+            hists[i].n = block->hists[i].n;
+        }
+    }
+}
+
+/* Returns a new block of 'kind' with histograms like 'hists', from
+ * copy_ranges(), and tallies for 'rows', a bit for each.  Its buckets are
  * 'wide' or not.  All numbers are 0. */
 static struct cost_block *
-block_create(const struct cost_kind *kind, const struct cost_block *like,
-             size_t stage, unsigned int bucket, uint16_t rows, bool wide)
+block_create(const struct cost_kind *kind, struct cost_hist hists[],
+             uint16_t rows, bool wide)
 {
-    struct cost_hist hists[COST_MAX_STAGES];
     struct cost_block *block;
     size_t size = 0;
     char *p;
 
     for (size_t i = 0; i < kind->n_stages; i++) {
-        cost_hist_init(&hists[i], (kind->n_rows && i == kind->row_stage
-                                   ? kind->row_limit : 0));
         hists[i].wide = wide;
-        if (like) {
-            hists[i].first = like->hists[i].first;
-            hists[i].n = like->hists[i].n;
-        }
-        if (i == stage) {
-            cost_hist_extend(&hists[i], bucket);
-        }
         size += cost_hist_size(&hists[i]);
     }
     size += (offsetof(struct cost_block, hists)
@@ -159,7 +170,10 @@ block_create(const struct cost_kind *kind, const struct cost_block *like,
 struct cost_block *
 cost_block_create(const struct cost_kind *kind)
 {
-    return block_create(kind, NULL, kind->n_stages, 0, 0, false);
+    struct cost_hist hists[COST_MAX_STAGES];
+
+    copy_ranges(hists, kind, NULL);
+    return block_create(kind, hists, 0, false);
 }
 
 /* Replaces the copy that 'block' has, and returns it. */
@@ -228,28 +242,26 @@ block_add_tallies(struct cost_block *dst, const struct cost_block *src)
     }
 }
 
-/* Return a copy of 'block', in the thread that writes it: one whose histogram
- * of 'stage' has memory for 'bucket', too... */
+/* Return a copy of 'block', in the thread that writes it: one that has memory
+ * for the values of 'stages', a bit for each, in 'entry', and tallies for
+ * 'rows', a bit for each, too... */
 struct cost_block *
-cost_block_extend(const struct cost_block *block, size_t stage,
-                  unsigned int bucket)
+cost_block_extend(const struct cost_block *block,
+                  const struct cost_entry *entry, uint16_t stages,
+                  uint16_t rows)
 {
-    struct cost_block *new = block_create(block->kind, block, stage, bucket,
-                                          block->rows, block->hists[0].wide);
+    struct cost_hist hists[COST_MAX_STAGES];
+    struct cost_block *new;
 
-    block_add(new, block);
-    block_add_tallies(new, block);
-    return new;
-}
+    copy_ranges(hists, block->kind, block);
+    for (; stages; stages = zero_rightmost_1bit(stages)) {
+        size_t i = raw_ctz(stages);
 
-/* ...one that has a tally for 'row', too... */
-struct cost_block *
-cost_block_add_tally(const struct cost_block *block, size_t row)
-{
-    struct cost_block *new
-        = block_create(block->kind, block, block->kind->n_stages, 0,
-                       block->rows | 1u << row, block->hists[0].wide);
-
+        cost_hist_extend(&hists[i],
+                         cost_hist_bucket_of(&hists[i], entry->stages[i]));
+    }
+    new = block_create(block->kind, hists, block->rows | rows,
+                       block->hists[0].wide);
     block_add(new, block);
     block_add_tallies(new, block);
     return new;
@@ -262,11 +274,14 @@ struct cost_block *
 cost_block_widen(const struct cost_block *block)
 {
     const struct cost_kind *kind = block->kind;
-    struct cost_block *new
-        = block_create(kind, block,
-                       block->rows ? kind->row_stage : kind->n_stages, 0, 0,
-                       true);
+    struct cost_hist hists[COST_MAX_STAGES];
+    struct cost_block *new;
 
+    copy_ranges(hists, kind, block);
+    if (block->rows) {
+        cost_hist_extend(&hists[kind->row_stage], 0);
+    }
+    new = block_create(kind, hists, 0, true);
     block_add(new, block);
     block_add_tallies(new, block);
     return new;
@@ -489,25 +504,32 @@ static void
 book_add_block(struct cost_block **dst, const struct cost_block *src)
 {
     const struct cost_kind *kind = src->kind;
+    struct cost_hist hists[COST_MAX_STAGES];
+    bool grow = false;
 
     if (!*dst) {
         *dst = cost_block_widen(src);
         return;
     }
+    copy_ranges(hists, kind, *dst);
     for (size_t i = 0; i < kind->n_stages; i++) {
         const struct cost_hist *hist = &src->hists[i];
 
         for (int end = 0; hist->n && end < 2; end++) {
             unsigned int bucket = hist->first + (end ? hist->n - 1 : 0);
 
-            if (!cost_hist_has(&(*dst)->hists[i], bucket)) {
-                struct cost_block *old = *dst;
-
-                *dst = block_create(kind, old, i, bucket, 0, true);
-                block_add(*dst, old);
-                cost_block_destroy(old);
+            if (!cost_hist_has(&hists[i], bucket)) {
+                cost_hist_extend(&hists[i], bucket);
+                grow = true;
             }
         }
+    }
+    if (grow) {
+        struct cost_block *old = *dst;
+
+        *dst = block_create(kind, hists, 0, true);
+        block_add(*dst, old);
+        cost_block_destroy(old);
     }
     block_add(*dst, src);
 }
@@ -633,8 +655,7 @@ cost_book_sum(const struct cost_book *book, size_t class)
             book_add_block(&sum, book->classes[i]);
         }
     }
-    return sum ? sum : block_create(book->kind, NULL, book->kind->n_stages, 0,
-                                    0, true);
+    return sum ? sum : cost_block_create(book->kind);
 }
 
 /* Returns the number of events of 'class' in 'book', or of all classes if that

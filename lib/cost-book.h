@@ -230,9 +230,9 @@ static inline void cost_entry_add(struct cost_entry *, size_t stage,
 
 /* Blocks. */
 struct cost_block *cost_block_create(const struct cost_kind *);
-struct cost_block *cost_block_extend(const struct cost_block *, size_t stage,
-                                     unsigned int bucket);
-struct cost_block *cost_block_add_tally(const struct cost_block *, size_t row);
+struct cost_block *cost_block_extend(const struct cost_block *,
+                                     const struct cost_entry *,
+                                     uint16_t stages, uint16_t rows);
 struct cost_block *cost_block_widen(const struct cost_block *);
 struct cost_block *cost_block_read(const struct cost_block *);
 void cost_block_destroy(struct cost_block *);

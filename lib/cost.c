@@ -832,7 +832,7 @@ make_tally(struct cost_recorder *recorder, struct cost_data *data, size_t row)
 {
     if (OVS_UNLIKELY(!cost_block_tally(data->latest, row))) {
         replace_latest(recorder, data,
-                       cost_block_add_tally(data->latest, row));
+                       cost_block_extend(data->latest, NULL, 0, 1u << row));
     }
 }
 
@@ -871,9 +871,10 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
     data->slow_ns = slowest->threshold_ns;
 }
 
-/* Makes sure that the latest class has a tally for 'row', with room for all
- * that may be counted until the next event that is sampled. */
-static void
+/* Makes sure that the tallies have room for all that may be counted until the
+ * next event that is sampled.  Returns the bit of 'row' if the latest class
+ * has no tally for it, otherwise 0. */
+static uint16_t
 prepare_tally(struct cost_recorder *recorder, struct cost_data *data,
               size_t row)
 {
@@ -881,21 +882,20 @@ prepare_tally(struct cost_recorder *recorder, struct cost_data *data,
     if (OVS_UNLIKELY(data->n_max > INT32_MAX)) {
         widen_all(recorder, data);
     }
-    make_tally(recorder, data, row);
+    return ~data->latest->rows & (1u << row);
 }
 
-/* Returns the bucket of 'stage' that 'value' falls into, for which the latest
- * class has memory afterwards. */
-static unsigned int
-prepare_stage(struct cost_recorder *recorder, struct cost_data *data,
-              size_t stage, uint64_t value)
+/* Returns the bucket of 'stage' that its value in 'entry' falls into, and sets
+ * the bit of 'stage' in '*missing' if 'block' has no memory for it. */
+static inline unsigned int
+find_bucket(const struct cost_block *block, const struct cost_entry *entry,
+            size_t stage, uint16_t *missing)
 {
-    const struct cost_hist *hist = &data->latest->hists[stage];
-    unsigned int bucket = cost_hist_bucket_of(hist, value);
+    const struct cost_hist *hist = &block->hists[stage];
+    unsigned int bucket = cost_hist_bucket_of(hist, entry->stages[stage]);
 
     if (OVS_UNLIKELY(!cost_hist_has(hist, bucket))) {
-        replace_latest(recorder, data,
-                       cost_block_extend(data->latest, stage, bucket));
+        *missing |= 1u << stage;
     }
     return bucket;
 }
@@ -916,6 +916,7 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
     size_t total = kind->n_stages - 1;
     uint16_t stages = entry->known & ~(1u << total);
     bool timed = stages != entry->known;
+    uint16_t missing = 0, rows = 0;
     uint16_t buckets[COST_MAX_STAGES];
     unsigned int total_bucket = 0;
     atomic_uint64_t *counters;
@@ -929,19 +930,21 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
     }
     if (OVS_UNLIKELY(kind->n_rows) && cost_entry_has_tally(kind, entry)) {
         tally = true;
-        prepare_tally(recorder, data, entry->counter);
+        rows = prepare_tally(recorder, data, entry->counter);
         stages &= ~(1u << kind->row_stage);
     }
     if (timed) {
-        total_bucket = prepare_stage(recorder, data, total,
-                                     entry->stages[total]);
+        total_bucket = find_bucket(data->latest, entry, total, &missing);
     }
     for (uint16_t left = stages; OVS_UNLIKELY(left);
          left = zero_rightmost_1bit(left)) {
         size_t stage = raw_ctz(left);
 
-        buckets[stage] = prepare_stage(recorder, data, stage,
-                                       entry->stages[stage]);
+        buckets[stage] = find_bucket(data->latest, entry, stage, &missing);
+    }
+    if (OVS_UNLIKELY(missing | rows)) {
+        replace_latest(recorder, data,
+                       cost_block_extend(data->latest, entry, missing, rows));
     }
 
     block = data->latest;
