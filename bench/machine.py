@@ -73,9 +73,10 @@ def describe_tree(tree: Path) -> Dict[str, str]:
         facts["CC"].split() + ["--version"], stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, text=True, check=False).stdout
         .partition("\n")[0] if facts["CC"] else "")
-    state = json.loads(read(tree / ".ovs-cost/state") or "{}")
-    facts["topics"] = " ".join(state.get("topics", []))
-    facts["patches"] = " ".join(state.get("only", []))
+    state = json.loads(read(tree / ".git/ovs-cost.json") or "{}")
+    about = state.get("about", {})
+    facts["topics"] = about.get("topics", "")
+    facts["patches"] = about.get("only", "")
     return facts
 
 

@@ -390,6 +390,20 @@ class Figures(unittest.TestCase):
         self.assertEqual(self.replace("x.rst", "Nothing.\n"), "Nothing.\n")
 
 
+class Trees(unittest.TestCase):
+    def test_topics(self) -> None:
+        """A result says which topics its tree had."""
+        with tempfile.TemporaryDirectory() as directory:
+            tree = Path(directory)
+            self.assertEqual(machine.describe_tree(tree)["topics"], "")
+            (tree / ".git").mkdir()
+            (tree / ".git/ovs-cost.json").write_text(
+                '{"about": {"topics": "fixes tx", "only": "0120"}}')
+            facts = machine.describe_tree(tree)
+            self.assertEqual((facts["topics"], facts["patches"]),
+                             ("fixes tx", "0120"))
+
+
 class HugePages(unittest.TestCase):
     def reserve(self, before: int, free: int, pages: int) -> int:
         """Returns how many pages are reserved meanwhile."""
