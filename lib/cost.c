@@ -887,7 +887,7 @@ prepare_tally(struct cost_recorder *recorder, struct cost_data *data,
 
 /* Returns the bucket of 'stage' that its value in 'entry' falls into, and sets
  * the bit of 'stage' in '*missing' if 'block' has no memory for it. */
-static inline unsigned int
+static unsigned int
 find_bucket(const struct cost_block *block, const struct cost_entry *entry,
             size_t stage, uint16_t *missing)
 {
