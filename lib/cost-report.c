@@ -1087,7 +1087,7 @@ put_report(struct unixctl_worker_reply *reply,
 {
     struct json *json = reply->json ? report_to_json(report, request) : NULL;
     struct json *accounts = json ? json_array_create_empty() : NULL;
-    struct json *missing = json ? json_array_create_empty() : NULL;
+    struct json *missing = NULL;
     size_t max_length = json ? MAX_JSON : MAX_TEXT;
     size_t start, end, wanted_end;      /* Of accounts in the reply. */
     int n_retries = MAX_RETRIES;
@@ -1123,6 +1123,9 @@ put_report(struct unixctl_worker_reply *reply,
             const char *name = cost_account_name(sorted[i].account);
 
             if (json) {
+                if (!missing) {
+                    missing = json_array_create_empty();
+                }
                 json_array_add(missing, json_string_create(name));
             } else {
                 ds_put_format(s, "%s: missing, as a thread does not end "
@@ -1175,10 +1178,8 @@ put_report(struct unixctl_worker_reply *reply,
             json_object_put(json, "left_out",
                             names_to_json(&sorted[end], wanted_end - end));
         }
-        if (json_array_size(missing)) {
+        if (missing) {
             json_object_put(json, "missing", missing);
-        } else {
-            json_destroy(missing);
         }
         if (sums) {
             json_object_put(json, "deleted",
