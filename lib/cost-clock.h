@@ -99,7 +99,7 @@ cost_clock_tsc(void)
  * one kind of events.  'tsc' is 0, or what the caller has just read from the
  * CPU's time stamp counter, which may save reading it again. */
 static inline uint64_t
-cost_clock_now(const char *event, uint64_t tsc)
+cost_clock_now(const char *event, uint64_t tsc OVS_UNUSED)
 {
     int source;
 
