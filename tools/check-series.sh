@@ -13,14 +13,14 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 build=$1 tree=$1/ovs series=$2 first=$3
 shift 3
 
-# One commit, in the tree.
+# One commit, in the tree.  A child of "git rebase" would ignore SIGALRM.
 if test "$series" = --one; then
     git log -1 --format='check-series: %h %s'
     "$top/tools/configure-tree" "$tree" "$@"
     log=$build/commit.log
     if ! { ${MAKE:-make} -s -j"$(nproc)" V=0 all &&
            ${MAKE:-make} -s check TESTSUITEFLAGS=--version &&
-           "$top/tools/check.py" "$build" --ours suite
+           env --default-signal=ALRM "$top/tools/check.py" "$build" --ours suite
          } >"$log" 2>&1; then
         tail -n 40 "$log"
         exit 1
