@@ -998,6 +998,44 @@ names_to_json(const struct sorted_account *sorted, size_t n)
     return array;
 }
 
+/* Returns the names of those of the 'n' 'columns' that have all 'flags'. */
+static struct json *
+column_names_to_json(const struct cost_column *columns, size_t n,
+                     unsigned int flags)
+{
+    struct json *array = json_array_create_empty();
+
+    for (size_t i = 0; i < n; i++) {
+        if ((columns[i].flags & flags) == flags) {
+            json_array_add(array, json_string_create(columns[i].name));
+        }
+    }
+    return array;
+}
+
+/* Returns the order of stages and counters, as members of JSON objects have
+ * none. */
+static struct json *
+kinds_to_json(const struct cost_report *report)
+{
+    struct json *array = json_array_create_empty();
+
+    for (size_t i = 0; i < report->n_kinds; i++) {
+        const struct cost_kind *kind = report->kinds[i];
+        struct json *json = json_object_create();
+
+        json_object_put_string(json, "kind", kind->event);
+        json_object_put(json, "stages", column_names_to_json(
+                            kind->stages, kind->n_stages, 0));
+        json_object_put(json, "apart", column_names_to_json(
+                            kind->stages, kind->n_stages, COST_APART));
+        json_object_put(json, "counters", column_names_to_json(
+                            kind->counters, kind->n_counters, 0));
+        json_array_add(array, json);
+    }
+    return array;
+}
+
 /* Returns the object that the reply in JSON to 'request' is, but the
  * accounts. */
 static struct json *
@@ -1008,6 +1046,7 @@ report_to_json(const struct cost_report *report,
         report->prefix, request->slowest ? "cost-slowest" : "cost-show",
         report->kinds[0]->config);
 
+    json_object_put(json, "kinds", kinds_to_json(report));
     if (report->state_to_json) {
         report->state_to_json(json);
     }

@@ -72,7 +72,7 @@ enum upcall_cost_stage {
            "Adding the batch's ukeys and preparing its operations.")        \
     COLUMN(UPCALL_COST_K_OPERATE, "operate", NULL, 0,                       \
            "Until the kernel, and tc, have done the batch's operations.")   \
-    COLUMN(UPCALL_COST_K_OVERHEAD, "overhead", NULL, 0,                     \
+    COLUMN(UPCALL_COST_K_OVERHEAD, "overhead", NULL, COST_APART,            \
            "'queue' and 'operate' together.")                               \
     COLUMN(UPCALL_COST_K_BATCH, "batch", "upcalls", 0,                      \
            "Upcalls in a batch; each batch counts once.")                   \

@@ -21,7 +21,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from ovs.cost.distribution import EDGES, Distribution
-from ovs.cost.model import COUNTERS, STAGES, Account, Body, Key, Reply
+from ovs.cost.model import Account, Body, Key, Reply, columns_of, kinds
 
 # Median, in ns, and spread of each stage: (stages, sampled, whole).
 UPCALL = {"parse": 180, "translate": 1900, "install": 600, "execute": 300}
@@ -33,6 +33,33 @@ LOOP = {"poll": 90000000, "idl": 9000, "datapath": 14000, "openflow": 30000,
 CALL = {"send": 3000, "receive": 9000}
 ROUND = {"idle": 4e8, "start": 3000, "dump": 900000, "sweep": 60000,
          "finish": 5000}
+
+# Kinds of a reply: stages, those that are apart, and counters in groups.
+KINDS: Dict[str, Tuple[List[str], List[str], Dict[str, List[str]]]] = {
+    "upcall": ([*UPCALL, "total"], [], {
+        "flows": ["installed", "flow-limit", "no-recirc-context", "duplicate",
+                  "refused"],
+        "lost": ["lock", "no-bridge", "error", "overrun"],
+        "queue": ["unknown", "orphan"]}),
+    "burst": ([*BURST, "packets", "total"], [], {
+        "sent when": ["full", "interval", "iteration", "forced"],
+        "packets dropped": ["down", "mtu", "qos", "offload", "no-room"],
+        "other": ["retries", "errors", "uncounted"]}),
+    "iteration": ([*LOOP, "run"], ["poll"], {}),
+    "call": ([*CALL, "requests", "bytes", "total"], [], {
+        "result": ["done", "nothing", "interrupted", "error"],
+        "lost": ["overrun"]}),
+    "round": ([*ROUND, "threads", "flows", "limit", "total"], ["idle"], {
+        "flows": ["kept", "modified", "duplicate", "skipped"],
+        "deleted": ["unknown", "avoid-caching", "bad-odp-fit", "idle",
+                    "flow-limit", "wildcarded", "no-ofproto", "purge",
+                    "too-expensive", "update-fail", "translation",
+                    "missing"]}),
+}
+HEAD = {"kinds": [{"kind": kind, "stages": stages, "apart": apart,
+                   "counters": [n for group in groups.values()
+                                for n in group]}
+                  for kind, (stages, apart, groups) in KINDS.items()]}
 
 
 class Switch:
@@ -160,7 +187,7 @@ class Switch:
                 "pid": self.pid, "start_us": self.start_us,
                 "ovs_version": "4.0.0", "now_us": self.now_us,
                 "clock": {"source": "test"},
-                "settings": {"enabled": True, "sample_interval": 4}}
+                "settings": {"enabled": True, "sample_interval": 4}, **HEAD}
 
     def show(self, report: str) -> Dict[str, Any]:
         """Returns the reply to cost-show -hist -thread."""
@@ -213,7 +240,9 @@ def prepare(body: Body, stages: List[str], whole: str,
     """Makes the members that 'body' lacks."""
     if body.stages:
         return
-    for name in STAGES[body.kind]:
+    names, _apart, groups = KINDS[body.kind]
+    body.columns = columns_of(kinds(HEAD), body.kind, names)
+    for name in names:
         if name in stages:
             body.stages[name] = Distribution(sampled=sample > 1)
         elif name == whole:
@@ -224,18 +253,8 @@ def prepare(body: Body, stages: List[str], whole: str,
             linear = name in ("packets", "threads", "requests")
             body.stages[name].bounds = (tuple(range(33)) if linear
                                         else tuple(sorted(set(EDGES))))
-    flows = COUNTERS["flows"]
-    lost = COUNTERS["lost"]
-    groups = {
-        "upcall": {"flows": flows[:5], "lost": lost,
-                   "queue": COUNTERS["queue"]},
-        "burst": {name: COUNTERS[name]
-                  for name in ("sent when", "packets dropped", "other")},
-        "call": {"result": COUNTERS["result"], "lost": lost[3:]},
-        "round": {"flows": ("duplicate", *flows[5:]),
-                  "deleted": COUNTERS["deleted"]}}
-    for group, names in groups.get(body.kind, {}).items():
-        body.counters[group] = {name: 0 for name in names}
+    for group, members in groups.items():
+        body.counters[group] = {name: 0 for name in members}
 
 
 class Server(threading.Thread):

@@ -164,9 +164,11 @@ def slowest(recording: Recording, source: str, report: str,
             events += [(account["name"], e) for e in account["slowest"]]
     events.sort(key=lambda e: -e[1]["total_ns"])
     rows = []
+    kinds = model.kinds(reply) if reply else {}
     for name, event in events[:10]:
+        columns = model.columns_of(kinds, kind, event["stages_ns"])
         stages = ", ".join(f"{n} {svg.time_label(ns)}" for n, ns in
-                           text.ordered(event["stages_ns"], kind))
+                           text.ordered(event["stages_ns"], columns))
         flow = event.get("details", {}).get("flow", "")
         what = text.details(event) + (f" {flow}" if flow else "")
         rows.append([name_cell(name), svg.time_label(event["total_ns"]),

@@ -16,78 +16,78 @@ REPORTS = ("upcall", "tx", "bridge", "netlink", "revalidator")
 OBJECTS = {"upcall": "datapath", "tx": "port", "bridge": "account",
            "netlink": "account", "revalidator": "datapath"}
 
-# The members of JSON objects have no order.  This is the one in which a report
-# shows them; what is not here comes in front of the last one.
-STAGES = {
-    "upcall": ("queue", "parse", "translate", "wait", "install", "execute",
-               "operate", "overhead", "batch", "total"),
-    "burst": ("wait", "send", "packets", "cycles", "instructions", "total"),
-    "iteration": ("poll", "idl", "datapath", "openflow", "configure", "stats",
-                  "status", "commit", "appctl", "routes", "netdev", "wait",
-                  "other", "run"),
-    "update": ("custom", "stats", "row", "total"),
-    "command": ("total",),
-    "call": ("send", "receive", "requests", "bytes", "total"),
-    "round": ("idle", "start", "dump", "sweep", "finish", "threads", "flows",
-              "limit", "total"),
-    "share": ("idle", "lead", "lock", "kernel", "dump", "revalidate",
-              "operate", "sweep", "barrier", "flows", "total"),
-}
-
-# Stages outside of the whole event: before it, or others in another way.
-OUTSIDE = {"iteration": ("poll",), "round": ("idle",), "share": ("idle",),
-           "upcall": ("overhead",)}
-
-COUNTERS = {
-    "flows": ("installed", "flow-limit", "no-recirc-context", "duplicate",
-              "refused", "kept", "modified", "skipped"),
-    "lost": ("lock", "no-bridge", "error", "overrun"),
-    "queue": ("unknown", "orphan"),
-    "sent when": ("full", "interval", "iteration", "forced"),
-    "packets dropped": ("down", "mtu", "qos", "offload", "no-room"),
-    "other": ("retries", "errors", "uncounted"),
-    "result": ("done", "nothing", "interrupted", "error"),
-    "deleted": ("unknown", "avoid-caching", "bad-odp-fit", "idle",
-                "flow-limit", "wildcarded", "no-ofproto", "purge",
-                "too-expensive", "update-fail", "translation", "missing"),
-}
-_GROUPS = tuple(COUNTERS)
-
 
 class BadReply(ValueError):
     """A reply that can't be understood."""
 
 
-def _sorted_like(names: Iterable[str], known: Tuple[str, ...]) -> List[str]:
-    rank = {name: i for i, name in enumerate(known)}
-    return sorted(names, key=lambda n: (rank.get(n, len(known) - 1.5), n))
+class Columns(NamedTuple):
+    """Names of the stages and counters of a kind, in the order in which a
+    report shows them, which the members of JSON objects do not have."""
+
+    stages: Tuple[str, ...] = ()
+    apart: Tuple[str, ...] = ()     # Stages that are not part of the event.
+    counters: Tuple[str, ...] = ()
+
+    def ordered(self, stages: Iterable[str]) -> List[str]:
+        return sorted(stages, key=lambda n: (_rank(n, self.stages), n))
+
+    def groups(self, groups: Dict[str, Dict[str, int]]
+               ) -> Dict[str, Dict[str, int]]:
+        """Returns 'groups' of counters, in order."""
+        found: Dict[str, Dict[str, int]] = {}
+        for name, group in sorted(
+                ((n, g) for g, members in groups.items() for n in members),
+                key=lambda c: (_rank(c[0], self.counters), c)):
+            found.setdefault(group, {})[name] = int(groups[group][name])
+        return found
+
+
+def _rank(name: str, known: Tuple[str, ...]) -> int:
+    return known.index(name) if name in known else len(known)
+
+
+# Of the kinds of a reply, by name.  Two may have the same.
+Kinds = Dict[str, List[Columns]]
+
+
+def kinds(json: Dict[str, Any]) -> Kinds:
+    """Returns the columns of all kinds of a reply."""
+    found: Kinds = {}
+    for kind in json.get("kinds", ()):
+        found.setdefault(kind["kind"], []).append(
+            Columns(*(tuple(kind[name]) for name in Columns._fields)))
+    return found
+
+
+def columns_of(kinds_: Kinds, kind: str, stages: Iterable[str]) -> Columns:
+    """Returns the columns of 'kind' that have most of 'stages'."""
+    return max(kinds_.get(kind, [Columns()]),
+               key=lambda c: len(set(c.stages) & set(stages)))
 
 
 class Body:
     """Events, and what is known of their stages."""
 
-    __slots__ = ("kind", "events", "stages", "counters", "derived")
+    __slots__ = ("kind", "columns", "events", "stages", "counters", "derived")
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
+        self.columns = Columns()
         self.events = 0
         self.stages: Dict[str, Distribution] = {}
         self.counters: Dict[str, Dict[str, int]] = {}
         self.derived: Dict[str, float] = {}
 
     @staticmethod
-    def from_json(kind: str, json: Dict[str, Any]) -> Body:
+    def from_json(kind: str, json: Dict[str, Any], kinds_: Kinds) -> Body:
         body = Body(kind)
         body.events = int(json["events"])
         stages = json["stages"]
-        for name in _sorted_like(stages, STAGES.get(kind, ("total",))):
+        body.columns = columns_of(kinds_, kind, stages)
+        for name in body.columns.ordered(stages):
             body.stages[name] = Distribution.from_json(stages[name])
-        groups = json["counters"]
-        for group in _sorted_like(groups, _GROUPS):
-            known = COUNTERS.get(group, ("",))
-            body.counters[group] = {
-                name: int(groups[group][name])
-                for name in _sorted_like(groups[group], known)}
+        body.counters = body.columns.groups(json["counters"])
         body.derived = dict(json.get("derived", {}))
         return body
 
@@ -125,22 +125,22 @@ class Body:
 
     def parts(self) -> List[Tuple[str, Distribution]]:
         """Returns the stages that make up the whole event."""
-        outside = OUTSIDE.get(self.kind, ())
         return [(n, s) for n, s in self.stages.items()
-                if s.is_time and s is not self.whole and n not in outside]
+                if s.is_time and s is not self.whole
+                and n not in self.columns.apart]
 
     def merge(self, other: Body) -> None:
         """Adds 'other'."""
+        self.columns = self.columns if self.stages else other.columns
         self.events += other.events
         for name, stage in other.stages.items():
             if name in self.stages:
                 self.stages[name].merge(stage)
             else:
                 self.stages[name] = stage.copy()
-        order = STAGES.get(self.kind, ("total",))
-        if list(self.stages) != _sorted_like(self.stages, order):
-            self.stages = {n: self.stages[n]
-                           for n in _sorted_like(self.stages, order)}
+        order = self.columns.ordered(self.stages)
+        if list(self.stages) != order:
+            self.stages = {n: self.stages[n] for n in order}
         for group, members in other.counters.items():
             mine = self.counters.setdefault(group, {})
             for name, n in members.items():
@@ -151,6 +151,7 @@ class Body:
         """Returns what happened after 'earlier'.  Raises Negative if this is
         not what 'earlier' has become."""
         body = Body(self.kind)
+        body.columns = self.columns
         body.events = self.events - earlier.events
         for name, stage in self.stages.items():
             old = earlier.stages.get(name)
@@ -195,18 +196,18 @@ class Account:
         self.threads: Dict[str, Body] = {}
 
     @staticmethod
-    def from_json(json: Dict[str, Any]) -> Account:
+    def from_json(json: Dict[str, Any], kinds_: Kinds) -> Account:
         kind = json["kind"]
         account = Account(Key(kind, json.get("name", ""),
                               json.get("datapath", "")))
         if "since_us" in json:
             account.since_us = int(json["since_us"])
         account.accounts = int(json.get("accounts", 1))
-        account.total = Body.from_json(kind, json)
+        account.total = Body.from_json(kind, json, kinds_)
         for mine, name in ((account.classes, "classes"),
                            (account.threads, "threads")):
             for part in json.get(name, ()):
-                body = Body.from_json(kind, part)
+                body = Body.from_json(kind, part, kinds_)
                 if part["name"] in mine:
                     # Two threads of one name.
                     mine[part["name"]].merge(body)
@@ -332,11 +333,12 @@ class Reply:
             reply.omitted = int(json["omitted"])
             reply.head = {k: v for k, v in json.items() if k not in
                           ("accounts", "deleted", "total")}
+            kinds_ = kinds(json)
             for name, accounts in (("accounts", reply.accounts),
                                    ("deleted", reply.deleted),
                                    ("total", reply.totals)):
                 for member in json.get(name, ()):
-                    account = Account.from_json(member)
+                    account = Account.from_json(member, kinds_)
                     accounts[account.key] = account
             return reply
         except (KeyError, TypeError, ValueError, AttributeError) as e:

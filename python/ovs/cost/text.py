@@ -288,7 +288,8 @@ def details(event: Dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def slow_event(event: Dict[str, Any], kind: str) -> List[str]:
+def slow_event(event: Dict[str, Any],
+               columns: model.Columns) -> List[str]:
     excluded = event.get("excluded_ns")
     line = us(event["total_ns"]) + " us"
     if excluded:
@@ -300,24 +301,24 @@ def slow_event(event: Dict[str, Any], kind: str) -> List[str]:
     flow = event.get("details", {}).get("flow")
     if flow:
         lines.append("     " + printable(flow))
-    times = ordered(event["stages_ns"], kind)
+    times = ordered(event["stages_ns"], columns)
     rest = "".join(f" {n} {us(ns)} " for n, ns in times).rstrip()
     rest = "    " + (rest.replace("  ", " ") + " us" if times
                      else " stages unknown")
-    for name, n in ordered(event["numbers"], kind):
+    for name, n in ordered(event["numbers"], columns):
         rest += f", {name} {count(n)}"
     return lines + [rest]
 
 
-def ordered(stages_: Dict[str, int], kind: str) -> List[Tuple[str, int]]:
-    known = model.STAGES.get(kind, ())
-    return sorted(stages_.items(), key=lambda s: (
-        known.index(s[0]) if s[0] in known else len(known), s[0]))
+def ordered(stages_: Dict[str, int],
+            columns: model.Columns) -> List[Tuple[str, int]]:
+    return [(n, stages_[n]) for n in columns.ordered(stages_)]
 
 
 def slowest(json: Dict[str, Any]) -> List[str]:
     """Returns the text of a reply to cost-slowest."""
     lines = []
+    kinds = model.kinds(json)
     for item in json["accounts"]:
         seconds = (json["now_us"] - item["since_us"]) / 1e6
         lines.append(f"{printable(item['name'])}: slowest "
@@ -325,7 +326,8 @@ def slowest(json: Dict[str, Any]) -> List[str]:
                      f"{plural(item['events'], item['kind'])} in "
                      f"{seconds:.1f} s")
         for i, event in enumerate(item["slowest"], 1):
-            text = slow_event(event, item["kind"])
+            text = slow_event(event, model.columns_of(
+                kinds, item["kind"], event["stages_ns"]))
             lines += [f"{i:3}. {text[0]}"] + text[1:]
     return lines or ["no account"]
 
