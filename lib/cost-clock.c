@@ -162,7 +162,7 @@ cost_clock_init(void)
         double mult;
 
         read_both(&start_ticks, &start_ns);
-        xnanosleep(CALIBRATION_NS);
+        xnanosleep_no_quiesce(CALIBRATION_NS);
         read_both(&ticks, &ns);
         mult = ((double) (ns - start_ns) * NS_PER_TICK
                 / (int64_t) (ticks - start_ticks));

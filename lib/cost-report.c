@@ -998,7 +998,8 @@ names_to_json(const struct sorted_account *sorted, size_t n)
     return array;
 }
 
-/* Returns the names of those of the 'n' 'columns' that have all 'flags'. */
+/* Returns the names of those of the 'n' 'columns' that are shown and have all
+ * of 'flags'. */
 static struct json *
 column_names_to_json(const struct cost_column *columns, size_t n,
                      unsigned int flags)
@@ -1006,7 +1007,7 @@ column_names_to_json(const struct cost_column *columns, size_t n,
     struct json *array = json_array_create_empty();
 
     for (size_t i = 0; i < n; i++) {
-        if ((columns[i].flags & flags) == flags) {
+        if ((columns[i].flags & (flags | COST_HIDDEN)) == flags) {
             json_array_add(array, json_string_create(columns[i].name));
         }
     }
@@ -1132,6 +1133,7 @@ put_report(struct unixctl_worker_reply *reply,
     int n_retries = MAX_RETRIES;
     struct sorted_account *sorted;
     struct ds *s = &reply->body;
+    size_t first_length = s->length;
     struct cost_accounts all;
     size_t length = 0;
     bool sums;
@@ -1142,7 +1144,6 @@ put_report(struct unixctl_worker_reply *reply,
         cost_accounts_put(&all);
         json_destroy(json);
         json_destroy(accounts);
-        json_destroy(missing);
         return;
     }
     sums = json && !request->slowest && all.n_kinds;
@@ -1191,7 +1192,7 @@ put_report(struct unixctl_worker_reply *reply,
             } else {
                 put_account(s, report, request, &reading);
             }
-            if (i > start && s->length > max_length) {
+            if (i > start && s->length - first_length > max_length) {
                 ds_truncate(s, before);
                 end = i;
             }

@@ -90,7 +90,9 @@ cost_span_finish(struct cost_span *span, uint64_t now, size_t class,
     if (OVS_LIKELY(total != COST_CLOCK_UNKNOWN)) {
         cost_entry_add(entry, last, total);
         if (OVS_UNLIKELY(span->excluded)) {
-            entry->excluded_ns = cost_clock_ns(span->excluded);
+            uint64_t ns = cost_clock_ns(span->excluded);
+
+            entry->excluded_ns = ns != COST_CLOCK_UNKNOWN ? ns : 0;
         }
     }
     entry->class = class;

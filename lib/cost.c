@@ -687,7 +687,7 @@ account_clear(struct cost_account *account)
     }
     account_drop_exited(account);
     account->cleared = true;
-    account->since_us = time_wall_usec();
+    account->since_us = MAX(time_wall_usec(), account->since_us + 1);
     account->since_ms = time_msec();
     ovs_mutex_unlock(&account->mutex);
 }

@@ -123,6 +123,7 @@ upcall_cost_kernel_destroy(struct cost_account *account)
 {
     struct kernel *kernel;
 
+    upcall_cost_kernel_refresh();
     ovs_mutex_lock(&mutex);
     LIST_FOR_EACH_SAFE (kernel, list_node, &kernels) {
         if (kernel->account == account) {
