@@ -68,25 +68,6 @@ cost_free(void *p, size_t size)
 
 /* Sequence locks, of what one thread writes and others copy. */
 
-static void
-seq_begin(atomic_uint32_t *seq)
-{
-    uint32_t n;
-
-    atomic_read_relaxed(seq, &n);
-    atomic_store_relaxed(seq, n + 1);
-    atomic_thread_fence(memory_order_release);
-}
-
-static void
-seq_end(atomic_uint32_t *seq)
-{
-    uint32_t n;
-
-    atomic_read_relaxed(seq, &n);
-    atomic_store_explicit(seq, n + 1, memory_order_release);
-}
-
 static uint32_t
 seq_read(const atomic_uint32_t *seq)
 {
@@ -176,31 +157,19 @@ cost_block_create(const struct cost_kind *kind)
     return block_create(kind, hists, 0, false);
 }
 
-/* Replaces the copy that 'block' has, and returns it. */
-static struct cost_block *
-block_exchange_copy(struct cost_block *block, struct cost_block *copy)
-{
-    struct cost_block *old;
-
-    atomic_read_relaxed(&block->copy, &old);
-    while (!atomic_compare_exchange_weak(&block->copy, &old, copy)) {
-        continue;
-    }
-    return old;
-}
-
 /* Frees 'block', which may be NULL, and no thread may be using any more. */
 void
 cost_block_destroy(struct cost_block *block)
 {
     if (block) {
-        cost_block_destroy(block_exchange_copy(block, NULL));
+        cost_block_destroy(atomic_exchange(&block->copy, NULL));
         cost_free(block, block->size);
     }
 }
 
-/* Adds 'src' to 'dst', which has memory for all that 'src' has, but its
- * tallies. */
+/* Adds 'src' to 'dst', which has memory for all that 'src' has.  Tallies are
+ * added to those that 'dst' has, or if it has none, to its histogram and
+ * counters. */
 static void
 block_add(struct cost_block *dst, const struct cost_block *src)
 {
@@ -214,15 +183,6 @@ block_add(struct cost_block *dst, const struct cost_block *src)
     for (size_t i = 0; i < kind->n_stages; i++) {
         cost_hist_add(&dst->hists[i], &src->hists[i]);
     }
-}
-
-/* Adds the tallies of 'src' to those that 'dst' has, or if it has none, to its
- * histogram and counters. */
-static void
-block_add_tallies(struct cost_block *dst, const struct cost_block *src)
-{
-    const struct cost_kind *kind = dst->kind;
-
     for (size_t row = 0; row < kind->n_rows; row++) {
         const atomic_uint32_t *from = cost_block_tally(src, row);
         atomic_uint32_t *to = cost_block_tally(dst, row);
@@ -263,7 +223,6 @@ cost_block_extend(const struct cost_block *block,
     new = block_create(block->kind, hists, block->rows | rows,
                        block->hists[0].wide);
     block_add(new, block);
-    block_add_tallies(new, block);
     return new;
 }
 
@@ -283,7 +242,6 @@ cost_block_widen(const struct cost_block *block)
     }
     new = block_create(kind, hists, 0, true);
     block_add(new, block);
-    block_add_tallies(new, block);
     return new;
 }
 
@@ -305,7 +263,7 @@ cost_block_read(const struct cost_block *block_)
         }
         cost_block_destroy(copy);
 
-        copy = block_exchange_copy(block, NULL);
+        copy = atomic_exchange(&block->copy, NULL);
         if (copy) {
             uint32_t seq = seq_read(&copy->seq);
 
@@ -333,17 +291,7 @@ cost_block_publish__(struct cost_block *block)
     atomic_store_relaxed(&block->wanted, false);
     copy = cost_block_widen(block);
     atomic_store_relaxed(&copy->seq, seq_read(&block->seq));
-    cost_block_destroy(block_exchange_copy(block, copy));
-}
-
-/* Adds 'n' to 'counter' of 'block', in the thread that writes it. */
-void
-cost_block_count(struct cost_block *block, size_t counter, uint64_t n)
-{
-    uint32_t seq = cost_block_begin(block);
-
-    cost_increase(&cost_block_counters(block)[counter], n);
-    cost_block_end(block, seq);
+    cost_block_destroy(atomic_exchange(&block->copy, copy));
 }
 
 /* Returns the number of events in 'block', which is in a book. */
@@ -432,6 +380,7 @@ cost_slowest_insert(struct cost_slowest *slowest,
     const struct cost_kind *kind = slowest->kind;
     uint64_t words[kind->n_details + 1];
     atomic_uint64_t *w;
+    uint32_t seq;
 
     memset(words, 0, sizeof words);
     if (details && details->get) {
@@ -439,7 +388,7 @@ cost_slowest_insert(struct cost_slowest *slowest,
     }
 
     w = &slowest->words[slowest->next * slow_size(kind)];
-    seq_begin(&slowest->seq);
+    seq = cost_seq_begin(&slowest->seq);
     cost_store(&w[SLOW_EXCLUDED], entry->excluded_ns);
     cost_store(&w[SLOW_WHEN], time_wall_usec());
     cost_store(&w[SLOW_HEAD], (uint64_t) entry->known << 40
@@ -453,7 +402,7 @@ cost_slowest_insert(struct cost_slowest *slowest,
     for (size_t i = 0; i < kind->n_details; i++) {
         cost_store(&w[i], words[i]);
     }
-    seq_end(&slowest->seq);
+    cost_seq_end(&slowest->seq, seq);
     slowest_choose(slowest);
 }
 

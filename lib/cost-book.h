@@ -238,7 +238,6 @@ struct cost_block *cost_block_read(const struct cost_block *);
 void cost_block_destroy(struct cost_block *);
 static inline uint32_t cost_block_begin(struct cost_block *);
 static inline void cost_block_end(struct cost_block *, uint32_t seq);
-void cost_block_count(struct cost_block *, size_t counter, uint64_t n);
 uint64_t cost_block_events(const struct cost_block *);
 uint64_t cost_block_counter(const struct cost_block *, size_t counter);
 
@@ -265,17 +264,31 @@ void *cost_alloc(size_t size);
 void cost_free(void *, size_t size);
 uint64_t cost_memory_used(void);
 
+/* Starts writing what 'seq' guards, in the only thread that does.  Returns a
+ * value for cost_seq_end(). */
+static inline uint32_t
+cost_seq_begin(atomic_uint32_t *seq)
+{
+    uint32_t n;
+
+    atomic_read_relaxed(seq, &n);
+    atomic_store_relaxed(seq, n + 1);
+    atomic_thread_fence(memory_order_release);
+    return n;
+}
+
+static inline void
+cost_seq_end(atomic_uint32_t *seq, uint32_t n)
+{
+    atomic_store_explicit(seq, n + 2, memory_order_release);
+}
+
 /* Starts writing 'block', in the thread that records into it.  Returns a value
  * for cost_block_end(). */
 static inline uint32_t
 cost_block_begin(struct cost_block *block)
 {
-    uint32_t seq;
-
-    atomic_read_relaxed(&block->seq, &seq);
-    atomic_store_relaxed(&block->seq, seq + 1);
-    atomic_thread_fence(memory_order_release);
-    return seq;
+    return cost_seq_begin(&block->seq);
 }
 
 /* Ends writing 'block', and makes a copy of it if a reader wants one, which
@@ -285,7 +298,7 @@ cost_block_end(struct cost_block *block, uint32_t seq)
 {
     bool wanted;
 
-    atomic_store_explicit(&block->seq, seq + 2, memory_order_release);
+    cost_seq_end(&block->seq, seq);
     atomic_read_relaxed(&block->wanted, &wanted);
     if (OVS_UNLIKELY(wanted)) {
         cost_block_publish__(block);
@@ -300,16 +313,6 @@ cost_entry_init(struct cost_entry *entry, size_t class)
     entry->class = class;
     entry->known = 0;
     entry->counter = COST_NO_COUNTER;
-}
-
-/* Returns true if the number of 'entry' belongs in a tally. */
-static inline bool
-cost_entry_has_tally(const struct cost_kind *kind,
-                     const struct cost_entry *entry)
-{
-    return (entry->counter < kind->n_rows
-            && entry->known & (1u << kind->row_stage)
-            && entry->stages[kind->row_stage] <= kind->row_limit);
 }
 
 /* Counts 'number' in 'tally'. */

@@ -93,8 +93,8 @@ put_count(struct ds *s, uint64_t n)
 
 /* Appends 'ns' nanoseconds to 's', in microseconds, with commas and as many
  * decimals as fit in MIN_WIDTH characters. */
-static void
-put_us(struct ds *s, double ns)
+void
+cost_report_put_us(struct ds *s, double ns)
 {
     double us = ns / 1000;
     unsigned int precision = us < 9999.995 ? 2 : us < 99999.95 ? 1 : 0;
@@ -106,13 +106,6 @@ put_us(struct ds *s, double ns)
         ds_put_format(s, precision == 2 ? ".%02"PRIu64 : ".%"PRIu64,
                       scaled % scale);
     }
-}
-
-/* Appends 'value' to 's', in the same way. */
-void
-cost_report_put_real(struct ds *s, double value)
-{
-    put_us(s, value * 1000);
 }
 
 /* Appends to 's' a column 'width' wide and what was put into 'cell', which is
@@ -129,7 +122,7 @@ put_us_cell(struct ds *s, int width, double ns)
 {
     struct ds cell = DS_EMPTY_INITIALIZER;
 
-    put_us(&cell, ns);
+    cost_report_put_us(&cell, ns);
     put_cell(s, width, &cell);
     ds_destroy(&cell);
 }
@@ -511,11 +504,11 @@ put_slowest(struct ds *s, const struct cost_report *report,
         bool split = false;
 
         ds_put_format(s, "%3"PRIuSIZE". ", i + 1);
-        put_us(s, slow->total_ns);
+        cost_report_put_us(s, slow->total_ns);
         ds_put_cstr(s, " us");
         if (slow->entry.excluded_ns) {
             ds_put_cstr(s, ", without ");
-            put_us(s, slow->entry.excluded_ns);
+            cost_report_put_us(s, slow->entry.excluded_ns);
             ds_put_cstr(s, " us of events within it,");
         }
         ds_put_format(s, " at %s, thread %s, class ", when, slow->thread);
@@ -534,7 +527,7 @@ put_slowest(struct ds *s, const struct cost_report *report,
                 if (numbers) {
                     put_count(s, slow->entry.stages[j]);
                 } else {
-                    put_us(s, slow->entry.stages[j]);
+                    cost_report_put_us(s, slow->entry.stages[j]);
                     split = true;
                 }
             }
@@ -1673,9 +1666,7 @@ cost_report_register(const struct cost_report *report)
     }
     reports = xrealloc(reports, (n_reports + 1) * sizeof *reports);
     reports[n_reports++] = report;
-    for (size_t i = 0; i < report->n_kinds; i++) {
-        cost_config_register(report->kinds[i]->config);
-    }
+    cost_config_register(report->kinds[0]->config);
     register_command(report, "cost-show",
                      "[-hist] [-thread] [-class CLASS] [-n N] [-skip N] "
                      "[--] [NAME]", INT_MAX, cost_show);

@@ -80,7 +80,7 @@ struct cost_report {
 void cost_report_register(const struct cost_report *);
 
 /* For other commands, and for functions in 'struct cost_report'. */
-void cost_report_put_real(struct ds *, double);
+void cost_report_put_us(struct ds *, double ns);
 struct json *cost_report_json_header(const char *prefix, const char *command,
                                      struct cost_config *);
 

@@ -217,17 +217,11 @@ cost_configure(const struct smap *other_config)
 void
 cost_config_register(struct cost_config *config)
 {
-    const struct cost_config *other;
-
     ovs_mutex_lock(&config_mutex);
-    LIST_FOR_EACH (other, list_node, &configs) {
-        if (other == config) {
-            goto out;
-        }
+    if (!config->list_node.next) {
+        ovs_list_push_back(&configs, &config->list_node);
+        cost_config_apply(config);
     }
-    ovs_list_push_back(&configs, &config->list_node);
-    cost_config_apply(config);
-out:
     ovs_mutex_unlock(&config_mutex);
 }
 
@@ -259,14 +253,8 @@ data_destroy(struct cost_data *data)
 static void
 recorder_take_data(struct cost_recorder *recorder)
 {
-    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+    struct cost_data *data = atomic_exchange(&recorder->data.p, &cost_no_data);
 
-    /* Only the recording thread makes it anything else. */
-    while (data != &cost_no_data
-           && !atomic_compare_exchange_strong(&recorder->data.p, &data,
-                                              &cost_no_data)) {
-        continue;
-    }
     if (data != &cost_no_data) {
         ovsrcu_postpone(data_destroy, data);
     }
@@ -559,11 +547,8 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
 {
     struct cost_account *account;
 
-    for (size_t i = 0; i < n_kinds; i++) {
-        if (kinds[i]->config->refresh
-            && (!i || kinds[i]->config != kinds[i - 1]->config)) {
-            kinds[i]->config->refresh();
-        }
+    if (kinds[0]->config->refresh) {
+        kinds[0]->config->refresh();
     }
 
     memset(all, 0, sizeof *all);
@@ -611,12 +596,6 @@ const char *
 cost_account_name(const struct cost_account *account)
 {
     return account->name;
-}
-
-const struct cost_kind *
-cost_account_kind(const struct cost_account *account)
-{
-    return account->kind;
 }
 
 /* Reads 'account' into 'reading', with the slowest events only if 'slowest'.
@@ -826,16 +805,6 @@ replace_latest(struct cost_recorder *recorder, struct cost_data *data,
     recorder->tally_class = NO_CLASS;
 }
 
-/* Makes sure that the latest class has a tally for 'row'. */
-static void
-make_tally(struct cost_recorder *recorder, struct cost_data *data, size_t row)
-{
-    if (OVS_UNLIKELY(!cost_block_tally(data->latest, row))) {
-        replace_latest(recorder, data,
-                       cost_block_extend(data->latest, NULL, 0, 1u << row));
-    }
-}
-
 /* Makes sure that no number of 32 bits in 'data' gets too large. */
 static void COST_COLD
 widen_all(struct cost_recorder *recorder, struct cost_data *data)
@@ -928,7 +897,9 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
     if (OVS_UNLIKELY(data->latest_class != entry->class)) {
         data = recorder_prepare(recorder, entry->class);
     }
-    if (OVS_UNLIKELY(kind->n_rows) && cost_entry_has_tally(kind, entry)) {
+    if (OVS_UNLIKELY(kind->n_rows) && entry->counter < kind->n_rows
+        && entry->known & (1u << kind->row_stage)
+        && entry->stages[kind->row_stage] <= kind->row_limit) {
         tally = true;
         rows = prepare_tally(recorder, data, entry->counter);
         stages &= ~(1u << kind->row_stage);
@@ -993,8 +964,11 @@ cost_count(struct cost_recorder *recorder, size_t class, size_t counter,
            uint64_t n)
 {
     if (n && cost_enabled(recorder->kind->config)) {
-        cost_block_count(recorder_prepare(recorder, class)->latest, counter,
-                         n);
+        struct cost_block *block = recorder_prepare(recorder, class)->latest;
+        uint32_t seq = cost_block_begin(block);
+
+        cost_increase(&cost_block_counters(block)[counter], n);
+        cost_block_end(block, seq);
     }
 }
 
@@ -1029,7 +1003,10 @@ cost_tally__(struct cost_recorder *recorder, uint32_t class_, size_t row,
     if (OVS_UNLIKELY(data->latest_class != class)) {
         data = recorder_prepare(recorder, class);
     }
-    make_tally(recorder, data, row);
+    if (OVS_UNLIKELY(!cost_block_tally(data->latest, row))) {
+        replace_latest(recorder, data,
+                       cost_block_extend(data->latest, NULL, 0, 1u << row));
+    }
     recorder->tally = cost_block_tally(data->latest, row);
     cost_tally_increase(recorder->tally, number);
 

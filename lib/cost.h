@@ -267,7 +267,6 @@ void cost_accounts_put(struct cost_accounts *);
 size_t cost_accounts_clear(const struct cost_kind *const kinds[],
                            size_t n_kinds, const char *name);
 const char *cost_account_name(const struct cost_account *);
-const struct cost_kind *cost_account_kind(const struct cost_account *);
 bool cost_account_read(struct cost_account *, bool slowest,
                        struct cost_reading *);
 void cost_reading_uninit(struct cost_reading *);

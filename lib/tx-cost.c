@@ -306,7 +306,7 @@ tx_cost_format_derived(const struct cost_block *block, const char *thread,
     for (size_t i = 0; i < N_DERIVED; i++) {
         if (d[i]) {
             ds_put_cstr(s, derived_texts[i][1]);
-            cost_report_put_real(s, d[i]);
+            cost_report_put_us(s, d[i] * 1000);
             ds_put_cstr(s, derived_texts[i][2]);
         }
     }

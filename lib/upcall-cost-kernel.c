@@ -187,16 +187,6 @@ upcall_cost_batch_stop(void)
     *current_get() = NULL;
 }
 
-/* Returns the upcall that the calling thread's batch is at, or NULL if there
- * is nothing to record. */
-static struct upcall_cost_upcall *
-current_upcall(void)
-{
-    struct upcall_cost_batch *batch = current_batch();
-
-    return batch ? &batch->upcalls[batch->n] : NULL;
-}
-
 /* Ends 'stage' of 'upcall' now, if it is sampled. */
 static void
 upcall_lap(struct upcall_cost_upcall *upcall,
@@ -237,10 +227,10 @@ upcall_cost_received(void)
 void
 upcall_cost_parsed(void)
 {
-    struct upcall_cost_upcall *upcall = current_upcall();
+    struct upcall_cost_batch *batch = current_batch();
 
-    if (upcall) {
-        upcall_lap(upcall, UPCALL_COST_K_PARSE);
+    if (batch) {
+        upcall_lap(&batch->upcalls[batch->n], UPCALL_COST_K_PARSE);
     }
 }
 
@@ -430,10 +420,8 @@ static void
 count_unknown(struct cost_recorder *recorder, enum upcall_cost_counter counter,
               uint64_t n)
 {
-    if (n) {
-        cost_count(recorder, UPCALL_COST_UNKNOWN << UPCALL_COST_N_FEATURES,
-                   counter, n);
-    }
+    cost_count(recorder, UPCALL_COST_UNKNOWN << UPCALL_COST_N_FEATURES,
+               counter, n);
 }
 
 /* Counts the upcalls that the kernel has dropped since this was last done for
