@@ -421,8 +421,11 @@ put_book(struct ds *s, const struct cost_report *report,
 
     put_table(s, block, false);
     put_table(s, block, true);
-    if (report->format_derived) {
-        report->format_derived(block, book->name, s);
+    if (report->put_derived) {
+        struct json *json = json_object_create();
+
+        report->put_derived(block, book->name, s, json);
+        json_destroy(json);
     }
     for (size_t i = 0; request->histograms && i < kind->n_stages; i++) {
         put_bars(s, kind, i, &block->hists[i]);
@@ -501,6 +504,7 @@ put_slowest(struct ds *s, const struct cost_report *report,
         const struct cost_slow *slow = &account->total.slowest[i];
         char *when = xastrftime_msec("%Y-%m-%d %H:%M:%S.###Z",
                                      slow->entry.when_us / 1000, true);
+        struct json *json = json_object_create();
         bool split = false;
 
         ds_put_format(s, "%3"PRIuSIZE". ", i + 1);
@@ -514,7 +518,8 @@ put_slowest(struct ds *s, const struct cost_report *report,
         ds_put_format(s, " at %s, thread %s, class ", when, slow->thread);
         kind->format_class(slow->entry.class, s);
         ds_put_cstr(s, ", ");
-        report->format_details(account->name, slow->details, s);
+        report->put_details(account->name, slow->details, s, json);
+        json_destroy(json);
         ds_put_cstr(s, "\n    ");
         for (int numbers = 0; numbers < 2; numbers++) {
             for (size_t j = 0; j < kind->n_stages - 1; j++) {
@@ -543,8 +548,8 @@ put_slowest(struct ds *s, const struct cost_report *report,
 /* JSON. */
 
 /* Integers in JSON have 63 bits. */
-static void
-put_integer(struct json *object, const char *name, uint64_t n)
+void
+cost_report_put_integer(struct json *object, const char *name, uint64_t n)
 {
     json_object_put(object, name, json_integer_create(MIN(n, LLONG_MAX)));
 }
@@ -650,11 +655,11 @@ stage_to_json(const struct request *request, const struct cost_block *block,
                            number ? kind->stages[stage].unit : "ns");
     json_object_put(json, "sampled",
                     json_boolean_create(cost_stage_is_sampled(kind, stage)));
-    put_integer(json, "count", cost_hist_count(hist));
-    put_integer(json, "sum", cost_hist_sum(hist));
+    cost_report_put_integer(json, "count", cost_hist_count(hist));
+    cost_report_put_integer(json, "sum", cost_hist_sum(hist));
     if (cost_hist_count(hist)) {
-        put_integer(json, "min", cost_hist_min(hist));
-        put_integer(json, "max", cost_hist_max(hist));
+        cost_report_put_integer(json, "min", cost_hist_min(hist));
+        cost_report_put_integer(json, "max", cost_hist_max(hist));
         json_object_put(json, "mean", json_real_create(cost_hist_mean(hist)));
         for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
             double value = cost_hist_percentile(hist, percentiles[i].percent,
@@ -683,7 +688,7 @@ put_json_numbers(struct json *json, const struct cost_report *report,
     struct json *stages = json_object_create();
     struct json *group = NULL;
 
-    put_integer(json, "events", cost_block_events(block));
+    cost_report_put_integer(json, "events", cost_block_events(block));
     for (size_t i = 0; i < kind->n_stages; i++) {
         if (block->hists[i].n || !(kind->stages[i].flags & COST_OPTIONAL)) {
             json_object_put(stages, kind->stages[i].name,
@@ -701,11 +706,17 @@ put_json_numbers(struct json *json, const struct cost_report *report,
             group = json_object_create();
             json_object_put(counters, counter->unit, group);
         }
-        put_integer(group, counter->name, cost_block_counter(block, i));
+        cost_report_put_integer(group, counter->name,
+                                cost_block_counter(block, i));
     }
     json_object_put(json, "counters", counters);
-    if (report->derived_to_json) {
-        json_object_put(json, "derived", report->derived_to_json(block));
+    if (report->put_derived) {
+        struct json *derived = json_object_create();
+        struct ds s = DS_EMPTY_INITIALIZER;
+
+        report->put_derived(block, "", &s, derived);
+        json_object_put(json, "derived", derived);
+        ds_destroy(&s);
     }
     cost_block_destroy(block);
 }
@@ -742,7 +753,7 @@ account_to_json(const struct cost_reading *account)
     if (account->datapath) {
         json_object_put_string(json, "datapath", account->datapath);
     }
-    put_integer(json, "since_us", account->since_us);
+    cost_report_put_integer(json, "since_us", account->since_us);
     return json;
 }
 
@@ -786,30 +797,34 @@ slowest_to_json(const struct cost_report *report,
     const struct cost_kind *kind = account->kind;
     size_t n = MIN(request->n_slowest, account->total.n_slowest);
 
-    put_integer(json, "events", cost_book_events(&account->total,
-                                                 COST_ALL_CLASSES));
+    cost_report_put_integer(json, "events",
+                            cost_book_events(&account->total,
+                                             COST_ALL_CLASSES));
     for (size_t i = 0; i < n; i++) {
         const struct cost_slow *slow = &account->total.slowest[i];
+        struct json *details = json_object_create();
         struct json *numbers = json_object_create();
         struct json *stages = json_object_create();
         struct json *event = json_object_create();
+        struct ds s = DS_EMPTY_INITIALIZER;
 
-        put_integer(event, "total_ns", slow->total_ns);
-        put_integer(event, "excluded_ns", slow->entry.excluded_ns);
-        put_integer(event, "time_us", slow->entry.when_us);
+        cost_report_put_integer(event, "total_ns", slow->total_ns);
+        cost_report_put_integer(event, "excluded_ns", slow->entry.excluded_ns);
+        cost_report_put_integer(event, "time_us", slow->entry.when_us);
         json_object_put_string(event, "thread", slow->thread);
         put_string(event, "class", class_name(kind, slow->entry.class));
         for (size_t j = 0; j < kind->n_stages - 1; j++) {
             if (slow->entry.known & (1u << j)) {
-                put_integer(cost_stage_is_number(kind, j) ? numbers : stages,
-                            kind->stages[j].name, slow->entry.stages[j]);
+                cost_report_put_integer(
+                    cost_stage_is_number(kind, j) ? numbers : stages,
+                    kind->stages[j].name, slow->entry.stages[j]);
             }
         }
         json_object_put(event, "stages_ns", stages);
         json_object_put(event, "numbers", numbers);
-        json_object_put(event, "details",
-                        report->details_to_json(account->name,
-                                                slow->details));
+        report->put_details(account->name, slow->details, &s, details);
+        json_object_put(event, "details", details);
+        ds_destroy(&s);
         json_array_add(array, event);
     }
     json_object_put(json, "slowest", array);
@@ -828,8 +843,8 @@ sums_to_json(const struct cost_report *report, const struct request *request,
             struct json *json = json_object_create();
 
             json_object_put_string(json, "kind", sums[i].book.kind->event);
-            put_integer(json, "accounts", sums[i].n_accounts);
-            put_integer(json, "since_us", sums[i].since_us);
+            cost_report_put_integer(json, "accounts", sums[i].n_accounts);
+            cost_report_put_integer(json, "since_us", sums[i].since_us);
             put_json_book(json, report, request, &sums[i].book);
             json_array_add(array, json);
         }
@@ -847,19 +862,19 @@ cost_report_json_header(const char *prefix, const char *command,
     struct json *clock = json_object_create();
     struct json *json = json_object_create();
 
-    put_integer(json, "version", 1);
+    cost_report_put_integer(json, "version", 1);
     json_object_put_string(json, "report", prefix);
     json_object_put_string(json, "command", command);
-    put_integer(json, "pid", getpid());
-    put_integer(json, "start_us", start_us);
+    cost_report_put_integer(json, "pid", getpid());
+    cost_report_put_integer(json, "start_us", start_us);
     json_object_put_string(json, "ovs_version", VERSION VERSION_SUFFIX);
-    put_integer(json, "now_us", time_wall_usec());
+    cost_report_put_integer(json, "now_us", time_wall_usec());
 
     json_object_put_string(clock, "source", cost_clock_name());
     json_object_put(json, "clock", clock);
 
     json_object_put(settings, "enabled", json_boolean_create(interval != 0));
-    put_integer(settings, "sample_interval", interval);
+    cost_report_put_integer(settings, "sample_interval", interval);
     json_object_put(json, "settings", settings);
     return json;
 }
@@ -1206,7 +1221,7 @@ put_report(struct unixctl_worker_reply *reply,
 
     if (json) {
         json_object_put(json, "accounts", accounts);
-        put_integer(json, "omitted", all.n - (end - start));
+        cost_report_put_integer(json, "omitted", all.n - (end - start));
         if (end < wanted_end) {
             json_object_put(json, "left_out",
                             names_to_json(&sorted[end], wanted_end - end));
@@ -1257,14 +1272,18 @@ do_show_all(void *request_, struct unixctl_worker_reply *reply)
             ds_put_char(s, ',');
         }
         put_report(reply, report, request);
-        if (reply->json && report->more_to_json) {
-            struct json *json = report->more_to_json();
+        if (report->more) {
+            struct ds text = DS_EMPTY_INITIALIZER;
+            struct json *json = report->more(&text);
 
-            ds_put_char(s, ',');
-            json_to_ds(json, 0, s);
+            if (reply->json) {
+                ds_put_char(s, ',');
+                json_to_ds(json, 0, s);
+            } else {
+                ds_put_buffer(s, text.string, text.length);
+            }
             json_destroy(json);
-        } else if (!reply->json && report->format_more) {
-            report->format_more(s);
+            ds_destroy(&text);
         }
     }
     if (reply->json) {
@@ -1621,7 +1640,7 @@ cost_describe(struct unixctl_conn *conn, int argc OVS_UNUSED,
         json_object_put(object, "kinds", kinds);
         json_array_add(array, object);
     }
-    put_integer(json, "version", 1);
+    cost_report_put_integer(json, "version", 1);
     json_object_put(json, "reports", array);
     if (unixctl_command_get_output_format(conn) == UNIXCTL_OUTPUT_FMT_JSON) {
         unixctl_command_reply_json(conn, json);

@@ -54,32 +54,29 @@ struct cost_report {
     bool (*class_from_string)(const char *, size_t *class);
     const char *class_help;             /* Describes all classes. */
 
-    /* Returns the details of a slow event of 'account' as JSON, an object, or
-     * appends them to a text. */
-    void (*format_details)(const char *account, const uint64_t *details,
-                           struct ds *);
-    struct json *(*details_to_json)(const char *account,
-                                    const uint64_t *details);
+    /* Appends the details of a slow event of 'account' to a text and adds them
+     * to a JSON object. */
+    void (*put_details)(const char *account, const uint64_t *details,
+                        struct ds *, struct json *);
 
-    /* Appends what follows from the numbers of 'block', after its stages, or
-     * returns it as JSON, an object.  The numbers are of one thread, or of all
-     * if 'thread' is empty.  May be NULL. */
-    void (*format_derived)(const struct cost_block *block, const char *thread,
-                           struct ds *);
-    struct json *(*derived_to_json)(const struct cost_block *block);
+    /* The same with what follows from the numbers of 'block', of one thread,
+     * or of all if 'thread' is empty.  May be NULL. */
+    void (*put_derived)(const struct cost_block *block, const char *thread,
+                        struct ds *, struct json *);
 
     /* Adds to a reply in JSON, an object.  May be NULL. */
     void (*state_to_json)(struct json *);
 
-    /* What cost/show has besides: the reply to another command.  May be
-     * NULL. */
-    void (*format_more)(struct ds *);
-    struct json *(*more_to_json)(void);
+    /* What cost/show has besides: the reply to another command, appended to a
+     * text and returned in JSON.  May be NULL. */
+    struct json *(*more)(struct ds *);
 };
 
 void cost_report_register(const struct cost_report *);
 
 /* For other commands, and for functions in 'struct cost_report'. */
+void cost_report_put_integer(struct json *object, const char *name,
+                             uint64_t n);
 void cost_report_put_us(struct ds *, double ns);
 struct json *cost_report_json_header(const char *prefix, const char *command,
                                      struct cost_config *);

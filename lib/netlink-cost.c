@@ -353,55 +353,39 @@ get_message(const struct details *d)
             : NULL);
 }
 
-/* Appends to 's' what a slow call was about. */
+/* Appends to 's', and adds to 'json', what a slow call was about. */
 void
-nl_cost_format_details(const char *account OVS_UNUSED, const uint64_t *words,
-                       struct ds *s)
+nl_cost_put_details(const char *account OVS_UNUSED, const uint64_t *words,
+                    struct ds *s, struct json *json)
 {
     const struct details *d = (const void *) words;
     char *message = get_message(d);
     char buf[IFNAMSIZ];
     const char *device = get_device(d, buf);
 
-    if (message) {
-        ds_put_cstr(s, message);
-    } else {
+    cost_report_put_integer(json, "nlmsg_type", d->type);
+    if (!message) {
         ds_put_format(s, "nlmsg_type %"PRIu16, d->type);
-        if (d->command) {
+    }
+    if (d->command) {
+        cost_report_put_integer(json, "command", d->command);
+        if (!message) {
             ds_put_format(s, ", command %"PRIu8, d->command);
         }
     }
-    if (device) {
-        ds_put_format(s, ", device %s", device);
-    } else if (d->ifindex) {
-        ds_put_format(s, ", ifindex %"PRIu32, d->ifindex);
-    }
-    free(message);
-}
-
-static struct json *
-details_to_json(const char *account OVS_UNUSED, const uint64_t *words)
-{
-    const struct details *d = (const void *) words;
-    struct json *json = json_object_create();
-    char *message = get_message(d);
-    char buf[IFNAMSIZ];
-    const char *device = get_device(d, buf);
-
-    json_object_put(json, "nlmsg_type", json_integer_create(d->type));
-    if (d->command) {
-        json_object_put(json, "command", json_integer_create(d->command));
-    }
     if (message) {
+        ds_put_cstr(s, message);
         json_object_put(json, "message", json_string_create_nocopy(message));
     }
     if (d->ifindex) {
-        json_object_put(json, "ifindex", json_integer_create(d->ifindex));
+        cost_report_put_integer(json, "ifindex", d->ifindex);
     }
     if (device) {
+        ds_put_format(s, ", device %s", device);
         json_object_put_string(json, "device", device);
+    } else if (d->ifindex) {
+        ds_put_format(s, ", ifindex %"PRIu32, d->ifindex);
     }
-    return json;
 }
 
 /* Starts accounting and registers the netlink/cost-* commands, before other
@@ -416,8 +400,7 @@ nl_cost_init(void)
         .kinds = kinds,
         .n_kinds = ARRAY_SIZE(kinds),
         .class_help = "dump, transact or notify",
-        .format_details = nl_cost_format_details,
-        .details_to_json = details_to_json,
+        .put_details = nl_cost_put_details,
     };
 
     cost_report_register(&report);

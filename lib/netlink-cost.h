@@ -20,6 +20,8 @@
 #include <stdint.h>
 #include "cost-span.h"
 
+struct ds;
+struct json;
 struct ofpbuf;
 
 /* What Netlink calls cost.
@@ -99,8 +101,8 @@ void nl_cost_sent(struct nl_cost *, size_t n_requests);
 void nl_cost_received(struct nl_cost *, int error, const struct ofpbuf *);
 void nl_cost_stop(struct nl_cost *, int error);
 
-void nl_cost_format_details(const char *account, const uint64_t *words,
-                            struct ds *);
+void nl_cost_put_details(const char *account, const uint64_t *words,
+                         struct ds *, struct json *);
 void nl_cost_define_family(uint16_t type, const char *name);
 
 void nl_cost_init(void);

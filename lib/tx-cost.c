@@ -226,8 +226,8 @@ tx_cost_end__(struct tx_cost *tx, enum tx_cost_counter reason,
 /* Reports. */
 
 static void
-tx_cost_format_details(const char *account OVS_UNUSED,
-                       const uint64_t *details, struct ds *s)
+put_details(const char *account OVS_UNUSED, const uint64_t *details,
+            struct ds *s, struct json *json)
 {
     uint64_t n = details[DETAIL_PACKETS];
 
@@ -235,19 +235,8 @@ tx_cost_format_details(const char *account OVS_UNUSED,
     if (details[DETAIL_DROPPED]) {
         ds_put_format(s, ", %"PRIu64" dropped", details[DETAIL_DROPPED]);
     }
-}
-
-static struct json *
-tx_cost_details_to_json(const char *account OVS_UNUSED,
-                        const uint64_t *details)
-{
-    struct json *json = json_object_create();
-
-    json_object_put(json, "packets",
-                    json_integer_create(details[DETAIL_PACKETS]));
-    json_object_put(json, "dropped",
-                    json_integer_create(details[DETAIL_DROPPED]));
-    return json;
+    cost_report_put_integer(json, "packets", n);
+    cost_report_put_integer(json, "dropped", details[DETAIL_DROPPED]);
 }
 
 /* What follows from the numbers of bursts. */
@@ -295,8 +284,8 @@ tx_cost_derive(const struct cost_block *block, double d[N_DERIVED])
 }
 
 static void
-tx_cost_format_derived(const struct cost_block *block, const char *thread,
-                       struct ds *s)
+put_derived(const struct cost_block *block, const char *thread, struct ds *s,
+            struct json *json)
 {
     struct cost_pmu_status status;
     double d[N_DERIVED] = { 0 };
@@ -308,6 +297,8 @@ tx_cost_format_derived(const struct cost_block *block, const char *thread,
             ds_put_cstr(s, derived_texts[i][1]);
             cost_report_put_us(s, d[i] * 1000);
             ds_put_cstr(s, derived_texts[i][2]);
+            json_object_put(json, derived_texts[i][0],
+                            json_real_create(d[i]));
         }
     }
     if (d[CYCLES_PER_INSTRUCTION]) {
@@ -323,22 +314,6 @@ tx_cost_format_derived(const struct cost_block *block, const char *thread,
         }
         ds_put_char(s, '\n');
     }
-}
-
-static struct json *
-tx_cost_derived_to_json(const struct cost_block *block)
-{
-    struct json *json = json_object_create();
-    double d[N_DERIVED] = { 0 };
-
-    tx_cost_derive(block, d);
-    for (size_t i = 0; i < N_DERIVED; i++) {
-        if (d[i]) {
-            json_object_put(json, derived_texts[i][0],
-                            json_real_create(d[i]));
-        }
-    }
-    return json;
 }
 
 static void
@@ -372,10 +347,8 @@ tx_cost_register(void)
         .kinds = kinds,
         .n_kinds = ARRAY_SIZE(kinds),
         .class_help = "txq0 to txq62 or txq63+",
-        .format_details = tx_cost_format_details,
-        .details_to_json = tx_cost_details_to_json,
-        .format_derived = tx_cost_format_derived,
-        .derived_to_json = tx_cost_derived_to_json,
+        .put_details = put_details,
+        .put_derived = put_derived,
         .state_to_json = tx_cost_state_to_json,
     };
 

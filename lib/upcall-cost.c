@@ -437,43 +437,26 @@ format_flow(const struct flow *flow, struct ds *s)
 }
 
 static void
-upcall_cost_format_details(const char *account, const uint64_t *words,
-                           struct ds *s)
+put_details(const char *account, const uint64_t *words, struct ds *s,
+            struct json *json)
 {
     const struct upcall_cost_details *details = (const void *) words;
     odp_port_t port_no = details->flow.in_port.odp_port;
     char *name = port_name(account, port_no);
+
+    size_t flow;
 
     ds_put_format(s, "dp port %"PRIu32, port_no);
+    cost_report_put_integer(json, "dp_port", odp_to_u32(port_no));
     if (name) {
         ds_put_format(s, " (%s)", name);
+        json_object_put(json, "port_name", json_string_create_nocopy(name));
     }
     ds_put_format(s, ", %"PRIu64" bytes\n     ", details->packet_len);
+    cost_report_put_integer(json, "packet_bytes", details->packet_len);
+    flow = s->length;
     format_flow(&details->flow, s);
-    free(name);
-}
-
-static struct json *
-upcall_cost_details_to_json(const char *account, const uint64_t *words)
-{
-    const struct upcall_cost_details *details = (const void *) words;
-    odp_port_t port_no = details->flow.in_port.odp_port;
-    char *name = port_name(account, port_no);
-    struct json *json = json_object_create();
-    struct ds s = DS_EMPTY_INITIALIZER;
-
-    format_flow(&details->flow, &s);
-    json_object_put(json, "dp_port",
-                    json_integer_create(odp_to_u32(port_no)));
-    if (name) {
-        json_object_put_string(json, "port_name", name);
-    }
-    json_object_put(json, "packet_bytes",
-                    json_integer_create(details->packet_len));
-    json_object_put_string(json, "flow", ds_cstr(&s));
-    ds_destroy(&s);
-    free(name);
-    return json;
+    json_object_put_string(json, "flow", ds_cstr(s) + flow);
 }
 
 /* Registers the upcall/cost-* commands. */
@@ -493,8 +476,7 @@ upcall_cost_init(void)
         .class_help = "miss, slow-path, controller, sflow, ipfix, sample, bad "
                       "or unknown, followed by any of +ct, +nat, "
                       "+recirc, +tunnel",
-        .format_details = upcall_cost_format_details,
-        .details_to_json = upcall_cost_details_to_json,
+        .put_details = put_details,
     };
 
     cost_report_register(&report);

@@ -433,25 +433,11 @@ revalidator_cost_limit_set(struct revalidator_cost *cost,
 /* Reporting. */
 
 static void
-format_details(const char *account OVS_UNUSED, const uint64_t *details,
-               struct ds *s)
+put_details(const char *account OVS_UNUSED, const uint64_t *details,
+            struct ds *s, struct json *json)
 {
     ds_put_format(s, "%"PRIu64" flows in the datapath", *details);
-}
-
-static void
-put_integer(struct json *object, const char *name, long long int n)
-{
-    json_object_put(object, name, json_integer_create(n));
-}
-
-static struct json *
-details_to_json(const char *account OVS_UNUSED, const uint64_t *details)
-{
-    struct json *json = json_object_create();
-
-    put_integer(json, "datapath_flows", *details);
-    return json;
+    cost_report_put_integer(json, "datapath_flows", *details);
 }
 
 /* Returns each datapath's flow limit and its latest moves in JSON, and appends
@@ -474,8 +460,8 @@ report_limits(struct ds *s)
                       cost->limit, cost->n_moves,
                       cost->n_moves == 1 ? "" : "s");
         json_object_put_string(datapath, "name", name);
-        put_integer(datapath, "flow_limit", cost->limit);
-        put_integer(datapath, "moves", cost->n_moves);
+        cost_report_put_integer(datapath, "flow_limit", cost->limit);
+        cost_report_put_integer(datapath, "moves", cost->n_moves);
         json_object_put(datapath, "latest", latest);
         json_array_add(datapaths, datapath);
 
@@ -488,15 +474,16 @@ report_limits(struct ds *s)
             ds_put_format(s, "  %s %s from %u to %u\n    ", when,
                           limits[move->why], move->from, move->to);
             free(when);
-            put_integer(object, "time_us", move->when * 1000);
+            cost_report_put_integer(object, "time_us", move->when * 1000);
             json_object_put_string(object, "reason", limits[move->why]);
-            put_integer(object, "from", move->from);
-            put_integer(object, "to", move->to);
+            cost_report_put_integer(object, "from", move->from);
+            cost_report_put_integer(object, "to", move->to);
             if (move->duration_ms >= 0) {
                 ds_put_format(s, "after a round of %lld ms with %"PRIu64
                               " flows\n", move->duration_ms, move->n_flows);
-                put_integer(object, "duration_ms", move->duration_ms);
-                put_integer(object, "flows", move->n_flows);
+                cost_report_put_integer(object, "duration_ms",
+                                        move->duration_ms);
+                cost_report_put_integer(object, "flows", move->n_flows);
             } else {
                 ds_put_cstr(s, "by command\n");
             }
@@ -508,36 +495,21 @@ report_limits(struct ds *s)
     return json;
 }
 
-static void
-format_limits(struct ds *s)
-{
-    json_destroy(report_limits(s));
-}
-
-static struct json *
-limits_to_json(void)
-{
-    struct ds s = DS_EMPTY_INITIALIZER;
-    struct json *json = report_limits(&s);
-
-    ds_destroy(&s);
-    return json;
-}
-
 /* "revalidator/cost-limit". */
 static void
 show_limit(struct unixctl_conn *conn, int argc OVS_UNUSED,
            const char *argv[] OVS_UNUSED, void *aux OVS_UNUSED)
 {
-    if (unixctl_command_get_output_format(conn) == UNIXCTL_OUTPUT_FMT_JSON) {
-        unixctl_command_reply_json(conn, limits_to_json());
-    } else {
-        struct ds s = DS_EMPTY_INITIALIZER;
+    struct ds s = DS_EMPTY_INITIALIZER;
+    struct json *json = report_limits(&s);
 
-        format_limits(&s);
+    if (unixctl_command_get_output_format(conn) == UNIXCTL_OUTPUT_FMT_JSON) {
+        unixctl_command_reply_json(conn, json);
+    } else {
         unixctl_command_reply(conn, s.length ? ds_cstr(&s) : "no datapath\n");
-        ds_destroy(&s);
+        json_destroy(json);
     }
+    ds_destroy(&s);
 }
 
 /* Ends a stage at 'step' of a dump. */
@@ -564,10 +536,8 @@ revalidator_cost_init(void)
         .n_kinds = ARRAY_SIZE(kinds),
         .class_help = "statistics or revalidate, followed by at most one of "
                       "+scaled, +reduced, +grew, +set",
-        .format_details = format_details,
-        .details_to_json = details_to_json,
-        .format_more = format_limits,
-        .more_to_json = limits_to_json,
+        .put_details = put_details,
+        .more = report_limits,
     };
 
     dump_observer_set(observe_dump);

@@ -226,7 +226,8 @@ bridge_cost_trace_addresses(bool done)
 /* Reporting. */
 
 static void
-format_details(const char *account, const uint64_t *details, struct ds *s)
+put_details(const char *account, const uint64_t *details, struct ds *s,
+            struct json *json)
 {
     const char *text = (const char *) details;
 
@@ -236,28 +237,15 @@ format_details(const char *account, const uint64_t *details, struct ds *s)
                       details[N_INTERFACES] == 1 ? "" : "s",
                       details[N_COMMANDS],
                       details[N_COMMANDS] == 1 ? "" : "s");
+        cost_report_put_integer(json, "interfaces", details[N_INTERFACES]);
+        cost_report_put_integer(json, "commands", details[N_COMMANDS]);
+    } else if (!strcmp(account, "interfaces")) {
+        ds_put_format(s, "interface %s", text);
+        json_object_put_string(json, "interface", text);
     } else {
-        ds_put_format(s, (!strcmp(account, "interfaces") ? "interface %s"
-                          : text[0] ? "arguments: %s" : "no arguments"), text);
+        ds_put_format(s, text[0] ? "arguments: %s" : "no arguments", text);
+        json_object_put_string(json, "arguments", text);
     }
-}
-
-static struct json *
-details_to_json(const char *account, const uint64_t *details)
-{
-    struct json *json = json_object_create();
-
-    if (!strcmp(account, "main-loop")) {
-        json_object_put(json, "interfaces",
-                        json_integer_create(details[N_INTERFACES]));
-        json_object_put(json, "commands",
-                        json_integer_create(details[N_COMMANDS]));
-    } else {
-        json_object_put_string(json, (!strcmp(account, "interfaces")
-                                      ? "interface" : "arguments"),
-                               (const char *) details);
-    }
-    return json;
 }
 
 /* Creates the accounts and registers the bridge/cost-* commands. */
@@ -277,8 +265,7 @@ bridge_cost_init(void)
         .n_kinds = ARRAY_SIZE(kinds),
         .class_help = "iteration, a type of interface or the name of a "
                       "command that has been counted",
-        .format_details = format_details,
-        .details_to_json = details_to_json,
+        .put_details = put_details,
     };
 
     for (size_t i = 0; i < N_ACCOUNTS; i++) {
