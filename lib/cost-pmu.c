@@ -42,14 +42,6 @@ struct cost_pmu_group {
     struct cost_pmu_counts idle;        /* What is counted of nothing. */
 };
 
-/* What a thread's group leader returns, see perf_event_open(2). */
-struct group_reading {
-    uint64_t n;
-    uint64_t enabled_ns;
-    uint64_t running_ns;
-    uint64_t values[2];
-};
-
 ATOMIC(unsigned int) cost_pmu_seq = 0;
 DEFINE_EXTERN_PER_THREAD_DATA(cost_pmu_thread, { 0, 0, NULL });
 
@@ -171,16 +163,7 @@ group_open__(struct cost_pmu_group *group OVS_UNUSED,
 static bool
 group_read(const struct cost_pmu_group *group, struct cost_pmu_counts *counts)
 {
-    struct group_reading reading;
-
-    if (read(group->cycles_fd, &reading, sizeof reading) != sizeof reading) {
-        return false;
-    }
-    counts->cycles = reading.values[0];
-    counts->instructions = reading.values[1];
-    counts->enabled_ns = reading.enabled_ns;
-    counts->running_ns = reading.running_ns;
-    return true;
+    return read(group->cycles_fd, counts, sizeof *counts) == sizeof *counts;
 }
 
 /* Stores in 'counts', the readings at the start, what 'group' has counted
@@ -205,7 +188,9 @@ group_stop(const struct cost_pmu_group *group, struct cost_pmu_counts *counts)
 static void
 group_calibrate(struct cost_pmu_group *group)
 {
-    struct cost_pmu_counts counts, idle = { UINT64_MAX, UINT64_MAX, 0, 0 };
+    struct cost_pmu_counts counts, idle = {
+        .cycles = UINT64_MAX, .instructions = UINT64_MAX
+    };
 
     for (int i = 0; i < N_CALIBRATE; i++) {
         if (group_read(group, &counts) && group_stop(group, &counts)) {

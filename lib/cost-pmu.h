@@ -57,13 +57,15 @@ struct ds;
  * cost_pmu_get_status() may be called by any thread. */
 
 /* What has been counted.  Between cost_pmu_start() and cost_pmu_stop(), the
- * readings at the start. */
+ * readings at the start.  In the form of a group's leader, see
+ * perf_event_open(2). */
 struct cost_pmu_counts {
-    uint64_t cycles;
-    uint64_t instructions;
+    uint64_t n;
     uint64_t enabled_ns;                /* Time that they should have counted,
                                          * and did. */
     uint64_t running_ns;
+    uint64_t cycles;
+    uint64_t instructions;
 };
 
 /* Whether the counters can be read. */

@@ -53,8 +53,8 @@ static const struct {
 
 /* A command for the worker. */
 struct request {
-    const struct cost_report *report;   /* Or NULL for those in 'reports'. */
-    const struct cost_report **reports; /* Of cost/show. */
+    const struct cost_report *report;   /* Or NULL if of cost/show. */
+    const struct cost_report **reports;
     size_t n_reports;
     bool slowest;                       /* PREFIX/cost-slowest? */
     bool histograms;                    /* -hist */
@@ -1251,18 +1251,10 @@ static void
 do_show(void *request_, struct unixctl_worker_reply *reply)
 {
     struct request *request = request_;
-
-    put_report(reply, request->report, request);
-    request_destroy(request);
-}
-
-static void
-do_show_all(void *request_, struct unixctl_worker_reply *reply)
-{
-    struct request *request = request_;
     struct ds *s = &reply->body;
+    bool all = !request->report;
 
-    if (reply->json) {
+    if (reply->json && all) {
         ds_put_cstr(s, "{\"version\":1,\"replies\":[");
     }
     for (size_t i = 0; i < request->n_reports; i++) {
@@ -1272,7 +1264,7 @@ do_show_all(void *request_, struct unixctl_worker_reply *reply)
             ds_put_char(s, ',');
         }
         put_report(reply, report, request);
-        if (report->more) {
+        if (report->more && all) {
             struct ds text = DS_EMPTY_INITIALIZER;
             struct json *json = report->more(&text);
 
@@ -1286,7 +1278,7 @@ do_show_all(void *request_, struct unixctl_worker_reply *reply)
             ds_destroy(&text);
         }
     }
-    if (reply->json) {
+    if (reply->json && all) {
         ds_put_cstr(s, "]}");
     }
     request_destroy(request);
@@ -1397,9 +1389,30 @@ parse_option(struct request *request, bool show, const char *option,
     return NULL;
 }
 
-/* Parses the arguments of PREFIX/cost-show or, if 'show' is false, of
- * PREFIX/cost-slowest, which may have a number first.  Returns NULL if
- * successful, otherwise an error message that the caller must free. */
+/* Adds the report that is called 'name' to those of 'request'. */
+static char *
+parse_report(struct request *request, const char *name)
+{
+    struct ds s = DS_EMPTY_INITIALIZER;
+
+    for (size_t i = 0; i < n_reports; i++) {
+        if (!strcmp(name, reports[i]->prefix)) {
+            request->reports[request->n_reports++] = reports[i];
+            return NULL;
+        }
+    }
+    ds_put_format(&s, "no report \"%s\" (there are", name);
+    for (size_t i = 0; i < n_reports; i++) {
+        ds_put_format(&s, "%s %s", i ? "," : "", reports[i]->prefix);
+    }
+    ds_put_char(&s, ')');
+    return ds_steal_cstr(&s);
+}
+
+/* Parses the arguments of PREFIX/cost-show or, if 'request' is for no report
+ * alone, of cost/show or, if 'show' is false, of PREFIX/cost-slowest, which
+ * may have a number first.  Returns NULL if successful, otherwise an error
+ * message that the caller must free. */
 static char *
 parse_request(struct request *request, bool show, int argc,
               const char *argv[])
@@ -1409,8 +1422,9 @@ parse_request(struct request *request, bool show, int argc,
     bool options = true;
     bool number = false;
 
+    request->reports = xmalloc((argc + n_reports) * sizeof *reports);
     for (int i = 1; i < argc; i++) {
-        if (options && !strcmp(argv[i], "--")) {
+        if (options && request->report && !strcmp(argv[i], "--")) {
             options = false;
             /* Only a name may follow. */
             n_max = MIN(n_max, n_names + 1);
@@ -1423,6 +1437,12 @@ parse_request(struct request *request, bool show, int argc,
                 return error;
             }
             i += uses_arg;
+        } else if (!request->report) {
+            char *error = parse_report(request, argv[i]);
+
+            if (error) {
+                return error;
+            }
         } else if (n_names >= n_max) {
             return xasprintf("only one %s may be named, not \"%s\" and "
                              "\"%s\"", request->report->object,
@@ -1447,53 +1467,13 @@ parse_request(struct request *request, bool show, int argc,
     } else {
         request->name = n_names ? xstrdup(names[0]) : NULL;
     }
-    return NULL;
-}
-
-/* Adds the report that is called 'name' to those of 'request'. */
-static char *
-parse_report(struct request *request, const char *name)
-{
-    struct ds s = DS_EMPTY_INITIALIZER;
-
-    for (size_t i = 0; i < n_reports; i++) {
-        if (!strcmp(name, reports[i]->prefix)) {
-            request->reports[request->n_reports++] = reports[i];
-            return NULL;
-        }
-    }
-    ds_put_format(&s, "no report \"%s\" (there are", name);
-    for (size_t i = 0; i < n_reports; i++) {
-        ds_put_format(&s, "%s %s", i ? "," : "", reports[i]->prefix);
-    }
-    ds_put_char(&s, ')');
-    return ds_steal_cstr(&s);
-}
-
-/* Parses the arguments of cost/show.  Returns NULL if successful, otherwise an
- * error message that the caller must free. */
-static char *
-parse_request_for_all(struct request *request, int argc, const char *argv[])
-{
-    char *error = NULL;
-
-    request->reports = xmalloc((argc + n_reports) * sizeof *reports);
-    for (int i = 1; i < argc && !error; i++) {
-        if (argv[i][0] == '-') {
-            const char *arg = i + 1 < argc ? argv[i + 1] : NULL;
-            bool uses_arg;
-
-            error = parse_option(request, true, argv[i], arg, &uses_arg);
-            i += uses_arg;
-        } else {
-            error = parse_report(request, argv[i]);
-        }
-    }
-    if (!request->n_reports) {
+    if (request->report) {
+        request->reports[request->n_reports++] = request->report;
+    } else if (!request->n_reports) {
         memcpy(request->reports, reports, n_reports * sizeof *reports);
         request->n_reports = n_reports;
     }
-    return error;
+    return NULL;
 }
 
 /* Creates and returns a new request for 'report', or NULL, of everything. */
@@ -1531,16 +1511,6 @@ cost_show(struct unixctl_conn *conn, int argc, const char *argv[],
     struct request *request = request_create(report, false);
 
     submit(conn, request, parse_request(request, true, argc, argv), do_show);
-}
-
-static void
-cost_show_all(struct unixctl_conn *conn, int argc, const char *argv[],
-              void *aux OVS_UNUSED)
-{
-    struct request *request = request_create(NULL, false);
-
-    submit(conn, request, parse_request_for_all(request, argc, argv),
-           do_show_all);
 }
 
 static void
@@ -1673,8 +1643,7 @@ cost_report_register(const struct cost_report *report)
         start_us = time_wall_usec();
         unixctl_command_register("cost/show",
                                  "[-hist] [-thread] [-n N] [-skip N] "
-                                 "[REPORT...]", 0, INT_MAX, cost_show_all,
-                                 NULL);
+                                 "[REPORT...]", 0, INT_MAX, cost_show, NULL);
         unixctl_command_register("cost/describe", "", 0, 0, cost_describe,
                                  NULL);
     }
