@@ -87,6 +87,42 @@ seq_is_same(const atomic_uint32_t *seq, uint32_t before)
     return !(before & 1) && seq_read(seq) == before;
 }
 
+/* Kinds. */
+
+/* Returns the 'n' columns of 'old', with 'n_more' inserted after 'at' of
+ * them.  They are there for good. */
+static const struct cost_column *
+insert_columns(const struct cost_column *old, size_t n, size_t at,
+               const struct cost_column *more, size_t n_more)
+{
+    struct cost_column *new = xmalloc((n + n_more) * sizeof *new);
+
+    memcpy(new, old, at * sizeof *new);
+    memcpy(new + at, more, n_more * sizeof *new);
+    memcpy(new + at + n_more, old + at, (n - at) * sizeof *new);
+    return new;
+}
+
+/* Adds the stages of 'extension' to 'kind', before the last one, and its
+ * counters, after the last one.  There must not be any account of 'kind'
+ * yet. */
+void
+cost_kind_extend(struct cost_kind *kind, struct cost_extension *extension)
+{
+    extension->first_stage = cost_kind_total(kind);
+    extension->first_counter = kind->n_counters;
+    kind->stages = insert_columns(kind->stages, kind->n_stages,
+                                  extension->first_stage,
+                                  extension->stages, extension->n_stages);
+    kind->counters = insert_columns(kind->counters, kind->n_counters,
+                                    kind->n_counters, extension->counters,
+                                    extension->n_counters);
+    kind->n_stages += extension->n_stages;
+    kind->n_counters += extension->n_counters;
+    ovs_assert(kind->n_stages <= COST_MAX_STAGES
+               && kind->n_counters <= COST_MAX_COUNTERS);
+}
+
 /* Blocks. */
 
 /* Initializes 'hists', COST_MAX_STAGES of them, with the ranges that 'block',
@@ -359,8 +395,11 @@ slowest_choose(struct cost_slowest *slowest)
 
     for (size_t i = 0; i < kind->n_slowest; i++) {
         atomic_uint64_t *w = &slowest->words[i * slow_size(kind)];
-        uint64_t ns = (cost_load(&w[SLOW_WHEN])
-                       ? cost_load(&w[SLOW_STAGES + kind->n_stages - 1]) : 0);
+        uint64_t ns = 0;
+
+        if (cost_load(&w[SLOW_WHEN])) {
+            ns = cost_load(&w[SLOW_STAGES + cost_kind_total(kind)]);
+        }
 
         if (ns < min_ns) {
             slowest->next = i;
@@ -580,7 +619,7 @@ cost_book_read_slowest(struct cost_book *book,
         slow->entry.known = w[SLOW_HEAD] >> 40;
         w += SLOW_STAGES;
         memcpy(slow->entry.stages, w, kind->n_stages * sizeof *w);
-        slow->total_ns = w[kind->n_stages - 1];
+        slow->total_ns = w[cost_kind_total(kind)];
         slow->details = xmemdup(w + kind->n_stages,
                                 kind->n_details * sizeof *w);
         ovs_strlcpy(slow->thread, book->name, sizeof slow->thread);

@@ -90,7 +90,7 @@ struct cost_column {
 #define COST_COLUMN(ID, NAME, UNIT, FLAGS, HELP) \
     [ID] = { NAME, UNIT, FLAGS, HELP },
 
-/* What is measured.  Static. */
+/* What is measured.  Static, and constant once there are accounts. */
 struct cost_kind {
     const char *event;                  /* Such as "upcall".  Kinds whose
                                          * names are the same string share
@@ -121,6 +121,18 @@ struct cost_kind {
 
     bool typed_names;                   /* Is an account's name
                                          * "TYPE@NAME"? */
+};
+
+/* What somebody else finds out about events of a kind. */
+struct cost_extension {
+    const struct cost_column *stages;
+    size_t n_stages;
+    const struct cost_column *counters;
+    size_t n_counters;
+
+    /* Filled in: numbers of the first ones in the kind. */
+    size_t first_stage;
+    size_t first_counter;
 };
 
 /* An event that has been measured. */
@@ -209,6 +221,13 @@ cost_block_tally(const struct cost_block *block, size_t row)
             : NULL);
 }
 
+/* Returns the stage of 'kind' that is the whole event. */
+static inline size_t
+cost_kind_total(const struct cost_kind *kind)
+{
+    return kind->n_stages - 1;
+}
+
 static inline bool
 cost_stage_is_number(const struct cost_kind *kind, size_t stage)
 {
@@ -220,8 +239,11 @@ static inline bool
 cost_stage_is_sampled(const struct cost_kind *kind, size_t stage)
 {
     return (kind->n_rows ? stage != kind->row_stage
-            : !kind->exact && stage != kind->n_stages - 1);
+            : !kind->exact && stage != cost_kind_total(kind));
 }
+
+/* Kinds. */
+void cost_kind_extend(struct cost_kind *, struct cost_extension *);
 
 /* Entries. */
 static inline void cost_entry_init(struct cost_entry *, size_t class);

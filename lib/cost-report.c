@@ -93,8 +93,8 @@ put_count(struct ds *s, uint64_t n)
 
 /* Appends 'ns' nanoseconds to 's', in microseconds, with commas and as many
  * decimals as fit in MIN_WIDTH characters. */
-void
-cost_report_put_us(struct ds *s, double ns)
+static void
+put_us(struct ds *s, double ns)
 {
     double us = ns / 1000;
     unsigned int precision = us < 9999.995 ? 2 : us < 99999.95 ? 1 : 0;
@@ -106,6 +106,15 @@ cost_report_put_us(struct ds *s, double ns)
         ds_put_format(s, precision == 2 ? ".%02"PRIu64 : ".%"PRIu64,
                       scaled % scale);
     }
+}
+
+/* Appends 'value' to 's', and adds it to 'object' as 'name'. */
+void
+cost_report_put_derived(struct ds *s, struct json *object, const char *name,
+                        double value)
+{
+    put_us(s, value * 1000);
+    json_object_put(object, name, json_real_create(value));
 }
 
 /* Appends to 's' a column 'width' wide and what was put into 'cell', which is
@@ -122,7 +131,7 @@ put_us_cell(struct ds *s, int width, double ns)
 {
     struct ds cell = DS_EMPTY_INITIALIZER;
 
-    cost_report_put_us(&cell, ns);
+    put_us(&cell, ns);
     put_cell(s, width, &cell);
     ds_destroy(&cell);
 }
@@ -508,11 +517,11 @@ put_slowest(struct ds *s, const struct cost_report *report,
         bool split = false;
 
         ds_put_format(s, "%3"PRIuSIZE". ", i + 1);
-        cost_report_put_us(s, slow->total_ns);
+        put_us(s, slow->total_ns);
         ds_put_cstr(s, " us");
         if (slow->entry.excluded_ns) {
             ds_put_cstr(s, ", without ");
-            cost_report_put_us(s, slow->entry.excluded_ns);
+            put_us(s, slow->entry.excluded_ns);
             ds_put_cstr(s, " us of events within it,");
         }
         ds_put_format(s, " at %s, thread %s, class ", when, slow->thread);
@@ -522,7 +531,7 @@ put_slowest(struct ds *s, const struct cost_report *report,
         json_destroy(json);
         ds_put_cstr(s, "\n    ");
         for (int numbers = 0; numbers < 2; numbers++) {
-            for (size_t j = 0; j < kind->n_stages - 1; j++) {
+            for (size_t j = 0; j < cost_kind_total(kind); j++) {
                 if (!(slow->entry.known & (1u << j))
                     || cost_stage_is_number(kind, j) != numbers) {
                     continue;
@@ -532,7 +541,7 @@ put_slowest(struct ds *s, const struct cost_report *report,
                 if (numbers) {
                     put_count(s, slow->entry.stages[j]);
                 } else {
-                    cost_report_put_us(s, slow->entry.stages[j]);
+                    put_us(s, slow->entry.stages[j]);
                     split = true;
                 }
             }
@@ -813,7 +822,7 @@ slowest_to_json(const struct cost_report *report,
         cost_report_put_integer(event, "time_us", slow->entry.when_us);
         json_object_put_string(event, "thread", slow->thread);
         put_string(event, "class", class_name(kind, slow->entry.class));
-        for (size_t j = 0; j < kind->n_stages - 1; j++) {
+        for (size_t j = 0; j < cost_kind_total(kind); j++) {
             if (slow->entry.known & (1u << j)) {
                 cost_report_put_integer(
                     cost_stage_is_number(kind, j) ? numbers : stages,
@@ -960,7 +969,7 @@ sort_accounts(const struct cost_accounts *all, int *n_retries)
 
             sorted[i].n_events = cost_block_events(block);
             sorted[i].timed_ns
-                = cost_hist_sum(&block->hists[reading.kind->n_stages - 1]);
+                = cost_hist_sum(&block->hists[cost_kind_total(reading.kind)]);
             cost_block_destroy(block);
             cost_reading_uninit(&reading);
         }

@@ -77,7 +77,8 @@ void cost_report_register(const struct cost_report *);
 /* For other commands, and for functions in 'struct cost_report'. */
 void cost_report_put_integer(struct json *object, const char *name,
                              uint64_t n);
-void cost_report_put_us(struct ds *, double ns);
+void cost_report_put_derived(struct ds *, struct json *object,
+                             const char *name, double value);
 struct json *cost_report_json_header(const char *prefix, const char *command,
                                      struct cost_config *);
 

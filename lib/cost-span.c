@@ -73,7 +73,7 @@ cost_span_finish(struct cost_span *span, uint64_t now, size_t class,
                  const uint64_t *counts, const struct cost_details *details)
 {
     uint64_t total = cost_clock_ns(cost_clock_ticks(span->start, now));
-    size_t last = span->recorder->kind->n_stages - 1;
+    size_t last = cost_kind_total(span->recorder->kind);
     struct cost_entry *entry = &span->entry;
 
     for (uint16_t lapped = span->lapped; OVS_UNLIKELY(lapped);

@@ -882,7 +882,7 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
     const struct cost_kind *kind = recorder->kind;
-    size_t total = kind->n_stages - 1;
+    size_t total = cost_kind_total(kind);
     uint16_t stages = entry->known & ~(1u << total);
     bool timed = stages != entry->known;
     uint16_t missing = 0, rows = 0;

@@ -77,7 +77,8 @@ struct cost_config {
     uint32_t default_interval;          /* For 'sample_interval'. */
 
     /* Applies further settings of 'other_config', the column in the
-     * Open_vSwitch table, while accounting is 'enabled' or not.  Or NULL. */
+     * Open_vSwitch table, while accounting is 'enabled' or not.  Or NULL, as
+     * long as the report is not extended. */
     void (*apply)(const struct smap *other_config, bool enabled);
 
     /* Counts, with cost_count(), what somebody else, such as the kernel, has
@@ -90,9 +91,9 @@ struct cost_config {
     struct ovs_list list_node;          /* In 'configs', in cost.c. */
 };
 
-#define COST_CONFIG_INITIALIZER(NAME, INTERVAL, APPLY)          \
+#define COST_CONFIG_INITIALIZER(NAME, INTERVAL)                 \
     { .name = NAME, .default_interval = INTERVAL,               \
-      .apply = APPLY, .sample_interval = INTERVAL }
+      .sample_interval = INTERVAL }
 
 #define COST_DEFAULT_SAMPLE_INTERVAL 16
 #define COST_MAX_SAMPLE_INTERVAL 65536

@@ -91,7 +91,7 @@ format_class(size_t class, struct ds *s)
 }
 
 static struct cost_config config
-    = COST_CONFIG_INITIALIZER("netlink", COST_DEFAULT_SAMPLE_INTERVAL, NULL);
+    = COST_CONFIG_INITIALIZER("netlink", COST_DEFAULT_SAMPLE_INTERVAL);
 
 const struct cost_kind nl_cost_kind = {
     .event = "call",

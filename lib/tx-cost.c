@@ -21,7 +21,6 @@
 #include "cost-report.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
-#include "smap.h"
 
 /* Classes: tx queues.  The last one stands for all others, too. */
 #define N_CLASSES 64
@@ -31,9 +30,8 @@ DEFINE_EXTERN_PER_THREAD_DATA(tx_cost_current, NULL);
 /* What is special about the burst that a thread is sending. */
 struct tx_cost_burst {
     uint64_t begin;             /* Ticks, if TX_COST_TIMED or _NESTED. */
-    bool counting;              /* If TX_COST_TIMED, does hardware count? */
-    struct cost_pmu_counts pmu;
-    uint64_t counts[TX_COST_N_COUNTERS];
+    bool observed;              /* If TX_COST_TIMED, by 'observer'? */
+    uint64_t counts[COST_MAX_COUNTERS];
 };
 DEFINE_STATIC_PER_THREAD_DATA(struct tx_cost_burst, tx_cost_burst, { 0 });
 
@@ -43,6 +41,9 @@ enum { DETAIL_PACKETS, DETAIL_DROPPED, N_DETAILS };
 static const struct cost_column stages[] = { TX_COST_STAGES(COST_COLUMN) };
 static const struct cost_column counters[] = { TX_COST_COUNTERS(COST_COLUMN) };
 
+/* Or NULL.  Constant once a burst is sent. */
+static const struct tx_cost_observer *observer;
+
 /* Appends the name of 'class' to 's', such as "txq3". */
 static void
 tx_cost_format_class(size_t class, struct ds *s)
@@ -51,18 +52,11 @@ tx_cost_format_class(size_t class, struct ds *s)
                   class == N_CLASSES - 1 ? "+" : "");
 }
 
-static void
-tx_cost_apply(const struct smap *other_config, bool enabled)
-{
-    cost_pmu_configure(enabled && smap_get_bool(
-                           other_config, "cost-hardware-counters", false));
-}
-
 /* By default, one burst in 64 is timed. */
 struct cost_config tx_cost_config
-    = COST_CONFIG_INITIALIZER("tx", 64, tx_cost_apply);
+    = COST_CONFIG_INITIALIZER("tx", 64);
 
-const struct cost_kind tx_cost_kind = {
+struct cost_kind tx_cost_kind = {
     .event = "burst",
     .config = &tx_cost_config,
     .stages = stages,
@@ -109,7 +103,9 @@ tx_cost_queue__(struct tx_cost *tx)
         tx->queued = tx_cost_now(tx, true);
     } else {
         cost_tally_stop(tx->recorder);
-        cost_pmu_idle();
+        if (observer) {
+            observer->idle();
+        }
     }
 }
 
@@ -125,9 +121,9 @@ tx_cost_begin__(struct tx_cost *tx, bool fresh)
         return;
     }
     burst->begin = tx_cost_now(tx, fresh);
-    burst->counting = (tx->special & TX_COST_TIMED
-                       && cost_pmu_start(&burst->pmu));
-    if (OVS_UNLIKELY(burst->counting)) {
+    burst->observed = (observer && tx->special & TX_COST_TIMED
+                       && observer->begin());
+    if (OVS_UNLIKELY(burst->observed)) {
         /* This has taken time, which is not the burst's. */
         uint64_t ticks = cost_clock_ticks(burst->begin,
                                           tx_cost_now(tx, false));
@@ -191,15 +187,8 @@ tx_cost_end__(struct tx_cost *tx, enum tx_cost_counter reason,
         cost_span_lap(&span, TX_COST_WAIT, burst->begin);
         cost_span_lap(&span, TX_COST_SEND, end);
     }
-    if (OVS_UNLIKELY(timed && burst->counting)) {
-        if (cost_pmu_stop(&burst->pmu)) {
-            cost_entry_add(&span.entry, TX_COST_CYCLES, burst->pmu.cycles);
-            cost_entry_add(&span.entry, TX_COST_INSTRUCTIONS,
-                           burst->pmu.instructions);
-            counts[TX_COST_COUNTED_PACKETS] = n_packets;
-        } else {
-            counts[TX_COST_UNCOUNTED] = 1;
-        }
+    if (OVS_UNLIKELY(timed && burst->observed)) {
+        observer->end(&span.entry, counts, n_packets);
     }
 
     if (cost_enabled(&tx_cost_config)) {
@@ -239,101 +228,48 @@ put_details(const char *account OVS_UNUSED, const uint64_t *details,
     cost_report_put_integer(json, "dropped", details[DETAIL_DROPPED]);
 }
 
-/* What follows from the numbers of bursts. */
-enum {
-    TSC_PER_BURST,
-    TSC_PER_PACKET,
-    CYCLES_PER_INSTRUCTION,
-    CYCLES_PER_PACKET,
-    INSTRUCTIONS_PER_PACKET,
-    N_DERIVED
-};
-
-/* Their names in JSON, and what is before and after them in a text. */
-static const char *const derived_texts[N_DERIVED][3] = {
-    { "tsc_cycles_per_burst", "  send (tsc cycles):  ", " per burst" },
-    { "tsc_cycles_per_packet", "  ", " per packet\n" },
-    { "cycles_per_instruction", "  hardware counters:  CPI ", "" },
-    { "cycles_per_packet", "  ", " cycles" },
-    { "instructions_per_packet", ", ", " instructions per packet" },
-};
-
-/* Stores in 'd' what is known from 'block'. */
 static void
-tx_cost_derive(const struct cost_block *block, double d[N_DERIVED])
+put_derived(const struct cost_block *block, const char *thread, struct ds *s,
+            struct json *json)
 {
-    uint64_t counted = cost_block_counter(block, TX_COST_COUNTED_PACKETS);
-    double cycles = cost_hist_sum(&block->hists[TX_COST_CYCLES]);
-    double instructions = cost_hist_sum(&block->hists[TX_COST_INSTRUCTIONS]);
     double packets = cost_hist_mean(&block->hists[TX_COST_PACKETS]);
-    double send = cost_hist_mean(&block->hists[TX_COST_SEND]);
     uint32_t mult;
     int source;
 
     atomic_read_relaxed(&cost_clock.source, &source);
     atomic_read_relaxed(&cost_clock.mult, &mult);
     if (source == COST_CLOCK_TSC && packets) {
-        d[TSC_PER_BURST] = send * (1u << COST_CLOCK_SHIFT) / mult;
-        d[TSC_PER_PACKET] = d[TSC_PER_BURST] / packets;
+        double cycles = (cost_hist_mean(&block->hists[TX_COST_SEND])
+                         * (1u << COST_CLOCK_SHIFT) / mult);
+
+        if (cycles) {
+            ds_put_cstr(s, "  send (tsc cycles):  ");
+            cost_report_put_derived(s, json, "tsc_cycles_per_burst", cycles);
+            ds_put_cstr(s, " per burst  ");
+            cost_report_put_derived(s, json, "tsc_cycles_per_packet",
+                                    cycles / packets);
+            ds_put_cstr(s, " per packet\n");
+        }
     }
-    if (counted && cycles && instructions) {
-        d[CYCLES_PER_INSTRUCTION] = cycles / instructions;
-        d[CYCLES_PER_PACKET] = cycles / counted;
-        d[INSTRUCTIONS_PER_PACKET] = instructions / counted;
+    if (observer) {
+        observer->put_derived(block, thread, s, json);
     }
 }
 
 static void
-put_derived(const struct cost_block *block, const char *thread, struct ds *s,
-            struct json *json)
+state_to_json(struct json *json)
 {
-    struct cost_pmu_status status;
-    double d[N_DERIVED] = { 0 };
-
-    cost_pmu_get_status(&status);
-    tx_cost_derive(block, d);
-    for (size_t i = 0; i < N_DERIVED; i++) {
-        if (d[i]) {
-            ds_put_cstr(s, derived_texts[i][1]);
-            cost_report_put_us(s, d[i] * 1000);
-            ds_put_cstr(s, derived_texts[i][2]);
-            json_object_put(json, derived_texts[i][0],
-                            json_real_create(d[i]));
-        }
-    }
-    if (d[CYCLES_PER_INSTRUCTION]) {
-        ds_put_cstr(s, status.user_space_only ? " (user space only)\n" : "\n");
-    }
-    if (!thread[0] && status.wanted
-        && (status.error || !d[CYCLES_PER_INSTRUCTION])) {
-        ds_put_cstr(s, "  hardware counters:  ");
-        if (status.error) {
-            cost_pmu_format_error(status.error, s);
-        } else {
-            ds_put_cstr(s, "no burst counted yet");
-        }
-        ds_put_char(s, '\n');
+    if (observer) {
+        observer->state_to_json(json);
     }
 }
 
-static void
-tx_cost_state_to_json(struct json *json)
+/* Makes 'observer_' find out more about all bursts.  To be called before any
+ * is sent. */
+void
+tx_cost_observe(const struct tx_cost_observer *observer_)
 {
-    struct json *state = json_object_create();
-    struct cost_pmu_status status;
-
-    cost_pmu_get_status(&status);
-    json_object_put(state, "on", json_boolean_create(status.wanted));
-    json_object_put(state, "user_space_only",
-                    json_boolean_create(status.user_space_only));
-    if (status.wanted && status.error) {
-        struct ds s = DS_EMPTY_INITIALIZER;
-
-        cost_pmu_format_error(status.error, &s);
-        json_object_put(state, "error",
-                        json_string_create_nocopy(ds_steal_cstr(&s)));
-    }
-    json_object_put(json, "hardware_counters", state);
+    observer = observer_;
 }
 
 /* Registers the tx/cost-* commands. */
@@ -349,7 +285,7 @@ tx_cost_register(void)
         .class_help = "txq0 to txq62 or txq63+",
         .put_details = put_details,
         .put_derived = put_derived,
-        .state_to_json = tx_cost_state_to_json,
+        .state_to_json = state_to_json,
     };
 
     cost_report_register(&report);

@@ -17,8 +17,10 @@
 #ifndef TX_COST_H
 #define TX_COST_H 1
 
-#include "cost-pmu.h"
 #include "cost-span.h"
+
+struct ds;
+struct json;
 
 /* Cost of sending packets.
  * ========================
@@ -46,10 +48,6 @@
            "Until the netdev has taken the packets over or dropped them.")  \
     COLUMN(TX_COST_PACKETS, "packets", "packets", 0,                        \
            "Packets in the burst, before segmentation.")                    \
-    COLUMN(TX_COST_CYCLES, "cycles", "cycles", COST_OPTIONAL,               \
-           "Cycles of the core while sending, by hardware counters.")       \
-    COLUMN(TX_COST_INSTRUCTIONS, "instructions", "instructions",            \
-           COST_OPTIONAL, "Executed while sending, by hardware counters.")  \
     COLUMN(TX_COST_TOTAL, "total", NULL, 0,                                 \
            "'wait' and 'send' together, where both are known.")
 
@@ -81,11 +79,7 @@ enum tx_cost_stage {
     COLUMN(TX_COST_RETRIES, "retries", "other", 0,                          \
            "Sending to a vhost port was tried again: its ring was full.")   \
     COLUMN(TX_COST_ERRORS, "errors", "other", 0,                            \
-           "The netdev refused the burst.")                                 \
-    COLUMN(TX_COST_UNCOUNTED, "uncounted", "other", 0,                      \
-           "The kernel lent a hardware counter to another user meanwhile.") \
-    COLUMN(TX_COST_COUNTED_PACKETS, "counted-packets", "other",             \
-           COST_HIDDEN, "Packets of bursts that have 'cycles'.")
+           "The netdev refused the burst.")
 
 enum tx_cost_counter {
     TX_COST_COUNTERS(COST_ENUM)
@@ -96,7 +90,7 @@ enum tx_cost_counter {
 /* Packets in a burst that are counted one by one. */
 #define TX_COST_MAX_PACKETS 32
 
-extern const struct cost_kind tx_cost_kind;
+extern struct cost_kind tx_cost_kind;
 extern struct cost_config tx_cost_config;
 
 /* A tx port of a thread. */
@@ -125,6 +119,23 @@ void tx_cost_init(struct tx_cost *, struct cost_account *, const char *thread,
                   const uint64_t *tsc);
 void tx_cost_count(enum tx_cost_counter, size_t n);
 void tx_cost_register(void);
+
+/* Finds out more about bursts that are timed, in the thread that sends. */
+struct tx_cost_observer {
+    /* Returns true if end() is to be called after sending. */
+    bool (*begin)(void);
+    /* Adds to the entry and to the counters of a burst of 'n_packets'. */
+    void (*end)(struct cost_entry *, uint64_t *counts, size_t n_packets);
+    /* Accounting is off. */
+    void (*idle)(void);
+
+    /* As in struct cost_report. */
+    void (*put_derived)(const struct cost_block *, const char *thread,
+                        struct ds *, struct json *);
+    void (*state_to_json)(struct json *);
+};
+
+void tx_cost_observe(const struct tx_cost_observer *);
 
 void tx_cost_queue__(struct tx_cost *);
 void tx_cost_begin__(struct tx_cost *, bool fresh);

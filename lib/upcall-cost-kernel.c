@@ -19,38 +19,25 @@
 #include "upcall-cost-kernel.h"
 
 #include <errno.h>
-#include <time.h>
 #ifdef __linux__
 #include <sys/socket.h>
 #endif
 
 #include "dp-packet.h"
-#include "openvswitch/dynamic-string.h"
 #include "openvswitch/list.h"
-#include "openvswitch/vlog.h"
 #include "ovs-thread.h"
-#include "smap.h"
-#include "unixctl.h"
-#include "upcall-cost-queue.h"
 #include "util.h"
-
-VLOG_DEFINE_THIS_MODULE(upcall_cost_kernel);
 
 /* Number in the kernel's answer to SO_MEMINFO, since Linux 4.12. */
 #define MEMINFO_DROPS 8
 #define MEMINFO_N 9
 
-/* Whether sockets' queues are to be watched, in bit 0, and how often that has
- * changed, in the others. */
-static ATOMIC(unsigned int) config_seq = 0;
+/* Or NULL.  Constant once there is a socket. */
+static const struct upcall_cost_observer *observer;
 
 /* Protects what is known of all sockets.  Whoever holds it is the one who
  * records losses. */
 static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
-
-/* What became of it. */
-static size_t n_queues OVS_GUARDED_BY(mutex);
-static char *queues_error OVS_GUARDED_BY(mutex);
 
 /* A datapath that has an account. */
 struct kernel {
@@ -67,14 +54,10 @@ struct upcall_cost_socket {
     struct ovs_list list_node OVS_GUARDED_BY(mutex);  /* In 'sockets'. */
     const struct dpif *dpif;
     int fd;
-    bool shared;                        /* Do several threads receive? */
+    void *observed;                     /* For 'observer'. */
 
     uint32_t n_dropped OVS_GUARDED_BY(mutex);  /* By the kernel, counted. */
     atomic_bool overrun;                /* Since it was last empty? */
-
-    /* If it is not shared, of the thread that receives from it. */
-    struct upcall_cost_queue *queue;    /* NULL if it is not watched. */
-    unsigned int config_seq;            /* Of the configuration applied. */
 };
 static struct ovs_list sockets OVS_GUARDED_BY(mutex)
     = OVS_LIST_INITIALIZER(&sockets);
@@ -144,21 +127,6 @@ upcall_cost_handler_start(struct cost_account *account)
             ? cost_recorder_create(account, get_subprogram_name()) : NULL);
 }
 
-static unsigned int
-get_config_seq(void)
-{
-    unsigned int seq;
-
-    atomic_read_relaxed(&config_seq, &seq);
-    return seq;
-}
-
-static bool
-queues_wanted(void)
-{
-    return get_config_seq() & 1;
-}
-
 static uint64_t
 upcall_now(void)
 {
@@ -176,7 +144,7 @@ upcall_cost_batch_start(struct upcall_cost_batch *batch,
     batch->recorder = batch->interval ? recorder : NULL;
     batch->sampled = false;
     batch->n = 0;
-    batch->upcalls[0].queued = false;
+    batch->upcalls[0].waited_ns = 0;
     *current_get() = batch;
 }
 
@@ -254,8 +222,8 @@ upcall_cost_failed(const struct dpif_upcall *dupcall, int error)
     }
 }
 
-/* Records 'upcall', which ends 'now'.  It began when it was put into the
- * queue, if that is known, or when it was received. */
+/* Records 'upcall', which ends 'now'.  It began when it was sent, if that is
+ * known, or when it was received. */
 static void
 upcall_finish(struct upcall_cost_upcall *upcall, uint64_t now)
 {
@@ -263,13 +231,11 @@ upcall_finish(struct upcall_cost_upcall *upcall, uint64_t now)
         upcall_cost_get_details, upcall->flow, upcall->packet_len
     };
 
-    if (upcall->queued) {
-        cost_entry_add(&upcall->span.entry, UPCALL_COST_K_TOTAL,
-                       upcall->queue_ns);
-        if (upcall->span.sampled) {
-            cost_entry_add(&upcall->span.entry, UPCALL_COST_K_QUEUE,
-                           upcall->queue_ns);
-        }
+    if (upcall->waited_ns) {
+        cost_entry_add(&upcall->span.entry,
+                       cost_kind_total(&upcall_cost_kernel_kind),
+                       upcall->waited_ns);
+        observer->finish(upcall);
     }
     cost_span_finish(&upcall->span, now, upcall->span.entry.class, NULL,
                      &details);
@@ -301,7 +267,7 @@ upcall_cost_translated(const struct dpif_upcall *dupcall,
     if (!error) {
         batch->sampled |= upcall->span.sampled;
         if (++batch->n < UPCALL_COST_MAX_BATCH) {
-            batch->upcalls[batch->n].queued = false;
+            batch->upcalls[batch->n].waited_ns = 0;
         }
     } else {
         /* It does not take part in the rest. */
@@ -379,11 +345,6 @@ upcall_cost_operated(void)
         }
         if (OVS_UNLIKELY(upcall->span.sampled)) {
             cost_span_lap(&upcall->span, UPCALL_COST_K_OPERATE, now);
-            if (upcall->queued) {
-                cost_entry_add(entry, UPCALL_COST_K_OVERHEAD,
-                               upcall->queue_ns + cost_clock_ns(
-                                   upcall->span.laps[UPCALL_COST_K_OPERATE]));
-            }
         }
         if (!i) {
             /* Once per batch. */
@@ -416,9 +377,10 @@ get_n_dropped(int fd OVS_UNUSED, uint32_t *n OVS_UNUSED)
     return false;
 }
 
-static void
-count_unknown(struct cost_recorder *recorder, enum upcall_cost_counter counter,
-              uint64_t n)
+/* Adds 'n' to 'counter' of upcalls whose type is not known. */
+void
+upcall_cost_count_unknown(struct cost_recorder *recorder, size_t counter,
+                          uint64_t n)
 {
     cost_count(recorder, UPCALL_COST_UNKNOWN << UPCALL_COST_N_FEATURES,
                counter, n);
@@ -436,8 +398,9 @@ count_dropped(struct upcall_cost_socket *socket)
     if (get_n_dropped(socket->fd, &socket->n_dropped)) {
         LIST_FOR_EACH (kernel, list_node, &kernels) {
             if (kernel->dpif == socket->dpif) {
-                count_unknown(kernel->losses, UPCALL_COST_LOST_OVERRUN,
-                              socket->n_dropped - before);
+                upcall_cost_count_unknown(kernel->losses,
+                                          UPCALL_COST_LOST_OVERRUN,
+                                          socket->n_dropped - before);
             }
         }
     }
@@ -458,9 +421,9 @@ upcall_cost_kernel_refresh(void)
 }
 
 /* Creates and returns a socket for 'fd', which has just been opened to receive
- * upcalls from 'dpif'.  'shared' is true if several threads receive from it:
- * then its queue can't be watched.  The caller must destroy it with
- * upcall_cost_socket_destroy() before it closes 'fd'. */
+ * upcalls from 'dpif'.  'shared' is true if several threads receive from it.
+ * The caller must destroy it with upcall_cost_socket_destroy() before it
+ * closes 'fd'. */
 struct upcall_cost_socket *
 upcall_cost_socket_create(const struct dpif *dpif, int fd, bool shared)
 {
@@ -468,7 +431,9 @@ upcall_cost_socket_create(const struct dpif *dpif, int fd, bool shared)
 
     socket->dpif = dpif;
     socket->fd = fd;
-    socket->shared = shared;
+    if (observer) {
+        socket->observed = observer->open(fd, shared);
+    }
     atomic_init(&socket->overrun, false);
 
     ovs_mutex_lock(&mutex);
@@ -477,24 +442,14 @@ upcall_cost_socket_create(const struct dpif *dpif, int fd, bool shared)
     return socket;
 }
 
-static void
-detach_queue(struct upcall_cost_socket *socket)
-{
-    if (socket->queue) {
-        upcall_cost_queue_detach(socket->queue);
-        socket->queue = NULL;
-        ovs_mutex_lock(&mutex);
-        n_queues--;
-        ovs_mutex_unlock(&mutex);
-    }
-}
-
 /* Destroys 'socket', which may be NULL. */
 void
 upcall_cost_socket_destroy(struct upcall_cost_socket *socket)
 {
     if (socket) {
-        detach_queue(socket);
+        if (observer) {
+            observer->close(socket->observed);
+        }
         ovs_mutex_lock(&mutex);
         count_dropped(socket);
         ovs_list_remove(&socket->list_node);
@@ -503,31 +458,12 @@ upcall_cost_socket_destroy(struct upcall_cost_socket *socket)
     }
 }
 
-/* Starts or stops watching the queue of 'socket' if that is configured now,
- * and was not when this was last called. */
-static void
-apply_config(struct upcall_cost_socket *socket)
+static struct cost_recorder *
+current_recorder(void)
 {
-    char *error = NULL;
+    struct upcall_cost_batch *batch = current_batch();
 
-    detach_queue(socket);
-    socket->config_seq = get_config_seq();
-    if (!(socket->config_seq & 1)) {
-        return;
-    }
-    socket->queue = upcall_cost_queue_attach(socket->fd, &error);
-
-    ovs_mutex_lock(&mutex);
-    if (socket->queue) {
-        n_queues++;
-    } else {
-        if (!queues_error) {
-            VLOG_WARN("queues of upcalls are not watched: %s", error);
-        }
-        free(queues_error);
-        queues_error = error;
-    }
-    ovs_mutex_unlock(&mutex);
+    return batch ? batch->recorder : NULL;
 }
 
 /* 'msg' has been received. */
@@ -535,26 +471,14 @@ void
 upcall_cost_socket_received(struct upcall_cost_socket *socket,
                             const struct ofpbuf *msg)
 {
-    struct upcall_cost_batch *batch = current_batch();
-    uint64_t ns = 0;
+    if (observer) {
+        uint64_t ns = observer->received(socket->observed, msg,
+                                         current_recorder());
+        struct upcall_cost_batch *batch = current_batch();
 
-    if (socket->queue) {
-        ns = upcall_cost_queue_received(socket->queue, msg->data, msg->size);
-    }
-    if (batch) {
-        struct upcall_cost_upcall *upcall = &batch->upcalls[batch->n];
-
-        upcall->queued = ns != 0;
-        if (ns) {
-            struct timespec ts;
-            uint64_t now;
-
-            clock_gettime(CLOCK_MONOTONIC, &ts);
-            now = ts.tv_sec * UINT64_C(1000000000) + ts.tv_nsec;
-            upcall->queue_ns = now > ns ? now - ns : 0;
+        if (batch) {
+            batch->upcalls[batch->n].waited_ns = ns;
         }
-        count_unknown(batch->recorder, UPCALL_COST_QUEUE_UNKNOWN,
-                      socket->queue && !ns);
     }
 }
 
@@ -562,8 +486,8 @@ upcall_cost_socket_received(struct upcall_cost_socket *socket,
 void
 upcall_cost_socket_overrun(struct upcall_cost_socket *socket)
 {
-    if (socket->queue) {
-        upcall_cost_queue_overrun(socket->queue);
+    if (observer) {
+        observer->overrun(socket->observed);
     }
     atomic_store_relaxed(&socket->overrun, true);
     ovs_mutex_lock(&mutex);
@@ -585,84 +509,15 @@ upcall_cost_socket_empty(struct upcall_cost_socket *socket)
         count_dropped(socket);
         ovs_mutex_unlock(&mutex);
     }
-    if (socket->queue) {
-        struct upcall_cost_batch *batch = current_batch();
-        size_t n_orphans = upcall_cost_queue_empty(socket->queue);
-
-        if (batch) {
-            count_unknown(batch->recorder, UPCALL_COST_QUEUE_ORPHAN,
-                          n_orphans);
-        }
-    }
-    if (!socket->shared
-        && OVS_UNLIKELY(socket->config_seq != get_config_seq())) {
-        apply_config(socket);
+    if (observer) {
+        observer->empty(socket->observed, current_recorder());
     }
 }
 
-/* Configuration. */
-
-/* Applies "cost-kernel-queue" from 'other_config', the column in the
- * Open_vSwitch table (see ovs-vswitchd.conf.db(5)).  Takes effect for a socket
- * when it is empty, after the next upcall has been received from it. */
+/* Makes 'observer_' follow all sockets that are created from now on.  To be
+ * called before there is any. */
 void
-upcall_cost_kernel_configure(const struct smap *other_config)
+upcall_cost_kernel_observe(const struct upcall_cost_observer *observer_)
 {
-    bool wanted = smap_get_bool(other_config, "cost-kernel-queue", false);
-
-    if (wanted != queues_wanted()) {
-        ovs_mutex_lock(&mutex);
-        free(queues_error);
-        queues_error = NULL;
-        ovs_mutex_unlock(&mutex);
-        atomic_store_relaxed(&config_seq, get_config_seq() + 1);
-    }
-}
-
-/* Returns true if handlers share sockets. */
-static bool
-sockets_are_shared(void)
-    OVS_REQUIRES(mutex)
-{
-    struct upcall_cost_socket *socket;
-
-    LIST_FOR_EACH (socket, list_node, &sockets) {
-        if (socket->shared) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void
-queue_show(struct unixctl_conn *conn, int argc OVS_UNUSED,
-           const char *argv[] OVS_UNUSED, void *aux OVS_UNUSED)
-{
-    struct ds s = DS_EMPTY_INITIALIZER;
-
-    ovs_mutex_lock(&mutex);
-    if (!queues_wanted()) {
-        ds_put_cstr(&s, "off: other_config:cost-kernel-queue is not true");
-    } else if (sockets_are_shared()) {
-        ds_put_cstr(&s, "off: not possible in per-vport dispatch mode (see "
-                    "dpif-netlink/dispatch-mode), where all handlers receive "
-                    "from all sockets");
-    } else if (queues_error) {
-        ds_put_format(&s, "off: %s", queues_error);
-    } else if (!n_queues) {
-        ds_put_cstr(&s, "off: no upcall has come yet");
-    } else {
-        ds_put_format(&s, "on, for %"PRIuSIZE" socket%s", n_queues,
-                      n_queues == 1 ? "" : "s");
-    }
-    ovs_mutex_unlock(&mutex);
-    unixctl_command_reply(conn, ds_cstr(&s));
-    ds_destroy(&s);
-}
-
-/* Registers the command "upcall/cost-queue". */
-void
-upcall_cost_kernel_init(void)
-{
-    unixctl_command_register("upcall/cost-queue", "", 0, 0, queue_show, NULL);
+    observer = observer_;
 }

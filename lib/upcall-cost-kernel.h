@@ -23,7 +23,6 @@ struct dpif;
 struct dpif_op;
 struct dpif_upcall;
 struct ofpbuf;
-struct smap;
 struct upcall_cost_socket;
 
 /* What upcalls from the kernel datapath cost.
@@ -63,8 +62,7 @@ struct upcall_cost_socket;
  * told of an overrun or that finds the socket empty afterwards, a report, and
  * whatever ends a period, as closing the socket does.
  *
- * If it is so configured, these functions also find out how long each upcall
- * waited in the socket's queue (see upcall-cost-queue.h).
+ * An observer may know how long upcalls took before they were received.
  *
  *
  * Thread-safety
@@ -79,8 +77,8 @@ struct upcall_cost_socket;
 /* An upcall of a batch. */
 struct upcall_cost_upcall {
     struct cost_span span;
-    bool queued;                        /* Is 'queue_ns' known? */
-    uint64_t queue_ns;                  /* In the socket's queue. */
+    uint64_t waited_ns;                 /* Before it was received, 0 if that is
+                                         * not known. */
     const struct flow *flow;
     uint32_t packet_len;
     const struct dpif_op *put;          /* That installs the flow, or NULL. */
@@ -96,10 +94,6 @@ struct upcall_cost_batch {
     size_t n_installed;
     struct upcall_cost_upcall upcalls[UPCALL_COST_MAX_BATCH];
 };
-
-/* Configuration. */
-void upcall_cost_kernel_configure(const struct smap *);
-void upcall_cost_kernel_init(void);
 
 /* Hooks for ofproto-dpif-upcall. */
 struct cost_account *upcall_cost_kernel_create(const struct dpif *);
@@ -126,5 +120,29 @@ void upcall_cost_socket_received(struct upcall_cost_socket *,
                                  const struct ofpbuf *);
 void upcall_cost_socket_overrun(struct upcall_cost_socket *);
 void upcall_cost_socket_empty(struct upcall_cost_socket *);
+
+/* Follows messages to a socket, in the threads that receive them, and tells
+ * what it finds out about upcalls. */
+struct upcall_cost_observer {
+    /* Returns what other functions get as 'aux' for the socket 'fd', which
+     * several threads receive from if it is 'shared'. */
+    void *(*open)(int fd, bool shared);
+    void (*close)(void *aux);
+
+    /* As upcall_cost_socket_received(), and so on.  'recorder' is NULL if
+     * nothing is recorded.  Returns for how many nanoseconds the message has
+     * waited, 0 if that is not known. */
+    uint64_t (*received)(void *aux, const struct ofpbuf *,
+                         struct cost_recorder *);
+    void (*overrun)(void *aux);
+    void (*empty)(void *aux, struct cost_recorder *);
+
+    /* Adds to the entry of an upcall that has waited, and has ended. */
+    void (*finish)(struct upcall_cost_upcall *);
+};
+
+void upcall_cost_kernel_observe(const struct upcall_cost_observer *);
+void upcall_cost_count_unknown(struct cost_recorder *, size_t counter,
+                               uint64_t n);
 
 #endif /* upcall-cost-kernel.h */

@@ -18,8 +18,19 @@
 
 #include "upcall-cost-queue.h"
 
+#include <time.h>
+
+#include "openvswitch/dynamic-string.h"
+#include "openvswitch/ofpbuf.h"
 #include "openvswitch/util.h"
+#include "openvswitch/vlog.h"
+#include "ovs-thread.h"
+#include "smap.h"
+#include "unixctl.h"
+#include "upcall-cost-kernel.h"
 #include "util.h"
+
+VLOG_DEFINE_THIS_MODULE(upcall_cost_queue);
 
 #ifdef HAVE_LIBBPF
 
@@ -29,10 +40,7 @@
 #include <errno.h>
 #include <linux/bpf.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
-
-#include "ovs-thread.h"
 
 /* Functions of libbpf, which is loaded when it is first needed: programs that
  * don't, or on a host without it, do as well. */
@@ -518,3 +526,251 @@ upcall_cost_queue_empty(struct upcall_cost_queue *queue OVS_UNUSED)
 }
 
 #endif /* !HAVE_LIBBPF */
+
+/* The queues of upcalls. */
+
+#define STAGES(COLUMN)                                                      \
+    COLUMN(QUEUE, "queue", NULL, 0,                                         \
+           "In the queue of the handler's socket; only if "                 \
+           "cost-kernel-queue is true.")                                    \
+    COLUMN(OVERHEAD, "overhead", NULL, COST_APART,                          \
+           "'queue' and 'operate' together.")
+
+#define COUNTERS(COLUMN)                                                    \
+    COLUMN(UNKNOWN, "unknown", "queue", 0,                                  \
+           "The time of an upcall in the watched queue is not known.")      \
+    COLUMN(ORPHAN, "orphan", "queue", 0,                                    \
+           "The watched queue has a record of an upcall that was lost.")
+
+enum { STAGES(COST_ENUM) };
+enum { COUNTERS(COST_ENUM) };
+static const struct cost_column stages[] = { STAGES(COST_COLUMN) };
+static const struct cost_column counters[] = { COUNTERS(COST_COLUMN) };
+static struct cost_extension extension = {
+    stages, ARRAY_SIZE(stages), counters, ARRAY_SIZE(counters), 0, 0
+};
+
+/* Whether queues are to be watched, in bit 0, and how often that has changed,
+ * in the others. */
+static ATOMIC(unsigned int) config_seq = 0;
+
+/* What became of it. */
+static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
+static size_t n_shared OVS_GUARDED_BY(mutex);   /* Can't be watched. */
+static size_t n_watched OVS_GUARDED_BY(mutex);
+static char *latest_error OVS_GUARDED_BY(mutex);
+
+/* A socket that receives upcalls.  Used by the thread that does, unless it is
+ * shared. */
+struct watch {
+    int fd;
+    bool shared;                        /* Do several threads receive? */
+    struct upcall_cost_queue *queue;    /* NULL if it is not watched. */
+    unsigned int config_seq;            /* Of the configuration applied. */
+};
+
+static unsigned int
+get_config_seq(void)
+{
+    unsigned int seq;
+
+    atomic_read_relaxed(&config_seq, &seq);
+    return seq;
+}
+
+static void *
+watch_open(int fd, bool shared)
+{
+    struct watch *watch = xzalloc(sizeof *watch);
+
+    watch->fd = fd;
+    watch->shared = shared;
+    ovs_mutex_lock(&mutex);
+    n_shared += shared;
+    ovs_mutex_unlock(&mutex);
+    return watch;
+}
+
+static void
+watch_stop(struct watch *watch)
+{
+    if (watch->queue) {
+        upcall_cost_queue_detach(watch->queue);
+        watch->queue = NULL;
+        ovs_mutex_lock(&mutex);
+        n_watched--;
+        ovs_mutex_unlock(&mutex);
+    }
+}
+
+static void
+watch_close(void *watch_)
+{
+    struct watch *watch = watch_;
+
+    watch_stop(watch);
+    ovs_mutex_lock(&mutex);
+    n_shared -= watch->shared;
+    ovs_mutex_unlock(&mutex);
+    free(watch);
+}
+
+/* Starts or stops watching if that is configured now, and was not when this
+ * was last called. */
+static void
+watch_apply_config(struct watch *watch)
+{
+    char *error = NULL;
+
+    watch_stop(watch);
+    watch->config_seq = get_config_seq();
+    if (!(watch->config_seq & 1)) {
+        return;
+    }
+    watch->queue = upcall_cost_queue_attach(watch->fd, &error);
+
+    ovs_mutex_lock(&mutex);
+    if (watch->queue) {
+        n_watched++;
+    } else {
+        if (!latest_error) {
+            VLOG_WARN("queues of upcalls are not watched: %s", error);
+        }
+        free(latest_error);
+        latest_error = error;
+    }
+    ovs_mutex_unlock(&mutex);
+}
+
+static uint64_t
+watch_received(void *watch_, const struct ofpbuf *msg,
+               struct cost_recorder *recorder)
+{
+    struct watch *watch = watch_;
+    struct timespec ts;
+    uint64_t ns, now;
+
+    if (!watch->queue) {
+        return 0;
+    }
+    ns = upcall_cost_queue_received(watch->queue, msg->data, msg->size);
+    if (!ns) {
+        if (recorder) {
+            upcall_cost_count_unknown(recorder,
+                                      extension.first_counter + UNKNOWN, 1);
+        }
+        return 0;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    now = ts.tv_sec * UINT64_C(1000000000) + ts.tv_nsec;
+    return now > ns ? now - ns : 1;
+}
+
+static void
+watch_overrun(void *watch_)
+{
+    struct watch *watch = watch_;
+
+    if (watch->queue) {
+        upcall_cost_queue_overrun(watch->queue);
+    }
+}
+
+static void
+watch_empty(void *watch_, struct cost_recorder *recorder)
+{
+    struct watch *watch = watch_;
+
+    if (watch->queue) {
+        size_t n_orphans = upcall_cost_queue_empty(watch->queue);
+
+        if (recorder) {
+            upcall_cost_count_unknown(recorder,
+                                      extension.first_counter + ORPHAN,
+                                      n_orphans);
+        }
+    }
+    if (!watch->shared && OVS_UNLIKELY(watch->config_seq
+                                       != get_config_seq())) {
+        watch_apply_config(watch);
+    }
+}
+
+static void
+watch_finish(struct upcall_cost_upcall *upcall)
+{
+    struct cost_span *span = &upcall->span;
+
+    if (span->sampled) {
+        cost_entry_add(&span->entry, extension.first_stage + QUEUE,
+                       upcall->waited_ns);
+        if (span->lapped & (1u << UPCALL_COST_K_OPERATE)) {
+            cost_entry_add(&span->entry, extension.first_stage + OVERHEAD,
+                           upcall->waited_ns + cost_clock_ns(
+                               span->laps[UPCALL_COST_K_OPERATE]));
+        }
+    }
+}
+
+/* Applies "cost-kernel-queue" from 'other_config', the column in the
+ * Open_vSwitch table (see ovs-vswitchd.conf.db(5)).  Takes effect for a socket
+ * when it is empty, after the next upcall has been received from it. */
+static void
+apply_config(const struct smap *other_config, bool enabled OVS_UNUSED)
+{
+    unsigned int seq = get_config_seq();
+
+    if (smap_get_bool(other_config, "cost-kernel-queue", false) != (seq & 1)) {
+        ovs_mutex_lock(&mutex);
+        free(latest_error);
+        latest_error = NULL;
+        ovs_mutex_unlock(&mutex);
+        atomic_store_relaxed(&config_seq, seq + 1);
+    }
+}
+
+static void
+queue_show(struct unixctl_conn *conn, int argc OVS_UNUSED,
+           const char *argv[] OVS_UNUSED, void *aux OVS_UNUSED)
+{
+    struct ds s = DS_EMPTY_INITIALIZER;
+
+    ovs_mutex_lock(&mutex);
+    if (!(get_config_seq() & 1)) {
+        ds_put_cstr(&s, "off: other_config:cost-kernel-queue is not true");
+    } else if (n_shared) {
+        ds_put_cstr(&s, "off: not possible in per-vport dispatch mode (see "
+                    "dpif-netlink/dispatch-mode), where all handlers receive "
+                    "from all sockets");
+    } else if (latest_error) {
+        ds_put_format(&s, "off: %s", latest_error);
+    } else if (!n_watched) {
+        ds_put_cstr(&s, "off: no upcall has come yet");
+    } else {
+        ds_put_format(&s, "on, for %"PRIuSIZE" socket%s", n_watched,
+                      n_watched == 1 ? "" : "s");
+    }
+    ovs_mutex_unlock(&mutex);
+    unixctl_command_reply(conn, ds_cstr(&s));
+    ds_destroy(&s);
+}
+
+/* Makes the time in queues part of what upcalls from the kernel cost, if it is
+ * so configured, and registers the command "upcall/cost-queue". */
+void
+upcall_cost_queue_init(void)
+{
+    static const struct upcall_cost_observer watcher = {
+        .open = watch_open,
+        .close = watch_close,
+        .received = watch_received,
+        .overrun = watch_overrun,
+        .empty = watch_empty,
+        .finish = watch_finish,
+    };
+
+    cost_kind_extend(&upcall_cost_kernel_kind, &extension);
+    upcall_cost_kernel_observe(&watcher);
+    upcall_cost_config.apply = apply_config;
+    unixctl_command_register("upcall/cost-queue", "", 0, 0, queue_show, NULL);
+}

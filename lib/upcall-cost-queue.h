@@ -38,7 +38,8 @@
  * Thread-safety
  * =============
  *
- * One thread at a time may use a queue. */
+ * One thread at a time may use a queue.  upcall_cost_queue_init(), which makes
+ * the time part of upcalls, is to be called before there is any. */
 
 struct upcall_cost_queue *upcall_cost_queue_attach(int fd, char **error);
 void upcall_cost_queue_detach(struct upcall_cost_queue *);
@@ -47,5 +48,7 @@ uint64_t upcall_cost_queue_received(struct upcall_cost_queue *,
                                     const void *msg, size_t len);
 void upcall_cost_queue_overrun(struct upcall_cost_queue *);
 size_t upcall_cost_queue_empty(struct upcall_cost_queue *);
+
+void upcall_cost_queue_init(void);
 
 #endif /* upcall-cost-queue.h */

@@ -53,7 +53,7 @@ struct upcall_cost_details {
 static void upcall_cost_format_class(size_t class, struct ds *);
 
 struct cost_config upcall_cost_config
-    = COST_CONFIG_INITIALIZER("upcall", COST_DEFAULT_SAMPLE_INTERVAL, NULL);
+    = COST_CONFIG_INITIALIZER("upcall", COST_DEFAULT_SAMPLE_INTERVAL);
 
 static const struct cost_column netdev_stages[] = {
     UPCALL_COST_STAGES(COST_COLUMN)
@@ -87,7 +87,7 @@ static const char upcall_event[] = "upcall";
 const struct cost_kind upcall_cost_netdev_kind = {
     UPCALL_COST_KIND(netdev_stages)
 };
-const struct cost_kind upcall_cost_kernel_kind = {
+struct cost_kind upcall_cost_kernel_kind = {
     UPCALL_COST_KIND(kernel_stages)
 };
 

@@ -57,9 +57,6 @@ enum upcall_cost_stage {
 
 /* Stages of an upcall from the kernel datapath. */
 #define UPCALL_COST_K_STAGES(COLUMN)                                        \
-    COLUMN(UPCALL_COST_K_QUEUE, "queue", NULL, 0,                           \
-           "In the queue of the handler's socket; only if "                 \
-           "cost-kernel-queue is true.")                                    \
     COLUMN(UPCALL_COST_K_PARSE, "parse", NULL, 0,                           \
            "From when the upcall was received until its type, bridge and "  \
            "port are known.")                                               \
@@ -72,12 +69,10 @@ enum upcall_cost_stage {
            "Adding the batch's ukeys and preparing its operations.")        \
     COLUMN(UPCALL_COST_K_OPERATE, "operate", NULL, 0,                       \
            "Until the kernel, and tc, have done the batch's operations.")   \
-    COLUMN(UPCALL_COST_K_OVERHEAD, "overhead", NULL, COST_APART,            \
-           "'queue' and 'operate' together.")                               \
     COLUMN(UPCALL_COST_K_BATCH, "batch", "upcalls", 0,                      \
            "Upcalls in a batch; each batch counts once.")                   \
     COLUMN(UPCALL_COST_K_TOTAL, "total", NULL, 0,                           \
-           "The whole upcall, from 'queue' on if that is known.")
+           "The whole upcall, from when it was sent if that is known.")
 
 enum upcall_cost_kernel_stage {
     UPCALL_COST_K_STAGES(COST_ENUM)
@@ -104,11 +99,7 @@ enum upcall_cost_kernel_stage {
     COLUMN(UPCALL_COST_LOST_ERROR, "error", "lost", COST_LOST,              \
            "The upcall failed for another reason.")                         \
     COLUMN(UPCALL_COST_LOST_OVERRUN, "overrun", "lost", COST_LOST,          \
-           "The buffer of the handler's socket was full.")                  \
-    COLUMN(UPCALL_COST_QUEUE_UNKNOWN, "unknown", "queue", 0,                \
-           "The time of an upcall in the watched queue is not known.")      \
-    COLUMN(UPCALL_COST_QUEUE_ORPHAN, "orphan", "queue", 0,                  \
-           "The watched queue has a record of an upcall that was lost.")
+           "The buffer of the handler's socket was full.")
 
 enum upcall_cost_counter {
     UPCALL_COST_COUNTERS(COST_ENUM)
@@ -141,7 +132,7 @@ enum upcall_cost_feature {
 
 extern struct cost_config upcall_cost_config;
 extern const struct cost_kind upcall_cost_netdev_kind;
-extern const struct cost_kind upcall_cost_kernel_kind;
+extern struct cost_kind upcall_cost_kernel_kind;
 
 /* Hooks for the datapaths. */
 static inline void upcall_cost_miss_stop(struct cost_span *,

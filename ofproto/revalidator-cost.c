@@ -66,8 +66,7 @@ static struct ovs_list all_costs OVS_GUARDED_BY(mutex)
     = OVS_LIST_INITIALIZER(&all_costs);
 
 static struct cost_config config
-    = COST_CONFIG_INITIALIZER("revalidator", COST_DEFAULT_SAMPLE_INTERVAL,
-                              NULL);
+    = COST_CONFIG_INITIALIZER("revalidator", COST_DEFAULT_SAMPLE_INTERVAL);
 
 /* A thread that may be a revalidator. */
 struct thread {

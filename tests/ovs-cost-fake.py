@@ -39,8 +39,7 @@ KINDS: Dict[str, Tuple[List[str], List[str], Dict[str, List[str]]]] = {
     "upcall": ([*UPCALL, "total"], [], {
         "flows": ["installed", "flow-limit", "no-recirc-context", "duplicate",
                   "refused"],
-        "lost": ["lock", "no-bridge", "error", "overrun"],
-        "queue": ["unknown", "orphan"]}),
+        "lost": ["lock", "no-bridge", "error", "overrun"]}),
     "burst": ([*BURST, "packets", "total"], [], {
         "sent when": ["full", "interval", "iteration", "forced"],
         "packets dropped": ["down", "mtu", "qos", "offload", "no-room"],

@@ -61,7 +61,7 @@ format_class(size_t class, struct ds *s)
 }
 
 static struct cost_config config
-    = COST_CONFIG_INITIALIZER("test", COST_DEFAULT_SAMPLE_INTERVAL, NULL);
+    = COST_CONFIG_INITIALIZER("test", COST_DEFAULT_SAMPLE_INTERVAL);
 
 /* What all kinds of events have in common. */
 #define KIND(NAME, N_SLOWEST)                   \

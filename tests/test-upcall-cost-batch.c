@@ -267,19 +267,29 @@ test_stages(struct cost_recorder *recorder)
     request_uninit(&sflow);
 }
 
-/* Each packet was in the queue for 7 us more than the one before. */
+/* Of packets that had waited, each did for 7 us more than the one before.
+ * They are given to finish(). */
+static size_t n_finished;
+
 static void
-test_queue(struct cost_recorder *recorder)
+finish(struct upcall_cost_upcall *upcall)
 {
+    ovs_assert(upcall->waited_ns == ++n_finished * 7000);
+}
+
+static void
+test_waited(struct cost_recorder *recorder)
+{
+    static const struct upcall_cost_observer observer = { .finish = finish };
     struct upcall_cost_batch batch;
     struct request miss;
 
+    upcall_cost_kernel_observe(&observer);
     request_init(&miss, -1, 0, "1");
     start_steady_clock();
     upcall_cost_batch_start(&batch, recorder);
     for (size_t i = 0; i < 3; i++) {
-        batch.upcalls[batch.n].queued = true;
-        batch.upcalls[batch.n].queue_ns = (i + 1) * 7000;
+        batch.upcalls[batch.n].waited_ns = (i + 1) * 7000;
         translate(&miss, 0);
     }
     /* Of the last one it is not known. */
@@ -291,7 +301,9 @@ test_queue(struct cost_recorder *recorder)
     upcall_cost_operating();
     upcall_cost_operated();
     upcall_cost_batch_stop();
-    print_account("queue");
+    ovs_assert(n_finished == 3);
+    upcall_cost_kernel_observe(NULL);
+    print_account("waited");
     request_uninit(&miss);
 }
 
@@ -430,7 +442,7 @@ test_upcall_cost_batch(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     recorder = upcall_cost_handler_start(account);
     configure(true, 1);
     test_stages(recorder);
-    test_queue(recorder);
+    test_waited(recorder);
     test_flows(recorder);
     test_classes(recorder);
     test_mixed(recorder);

@@ -55,7 +55,7 @@ format_class(size_t class, struct ds *s)
 }
 
 static struct cost_config config
-    = COST_CONFIG_INITIALIZER("bridge", COST_DEFAULT_SAMPLE_INTERVAL, NULL);
+    = COST_CONFIG_INITIALIZER("bridge", COST_DEFAULT_SAMPLE_INTERVAL);
 
 #define KIND(EVENT, STAGES, EXACT, N_DETAILS)   \
     {                                           \
