@@ -502,17 +502,34 @@ def import_branch(args: argparse.Namespace) -> None:
     if head and args.force:
         for command in ("rebase", "am", "cherry-pick"):
             repo.git(command, "--quit", check=False)
-        if b"No local changes" not in repo.git("stash", check=False).stdout:
+        # A file that conflicts could not be stashed.
+        repo.git("add", "-u")
+        if b"No local changes" not in repo.git("stash").stdout:
             say(f"edits are in 'git stash' of {repo.dir}")
         repo.git("symbolic-ref", "HEAD", "refs/heads/series")
     elif head and head != tip and unexported(repo):
-        # Work that is not exported goes on, on the new commits.
+        # Work that is not exported goes on, on the new commits.  It begins
+        # after those of an import, if only of one that stopped in a conflict.
+        starts = {state.get(name) for name in ("tip", "exported", "onto")}
+        old = [c for c in repo.lines("rev-list", "HEAD") if c in starts][:1]
+        if not old:
+            fail(f"commits of the last import have changed in {repo.dir}: "
+                 "check out the repository as it was then, run 'make export', "
+                 "and merge what is new")
+        repo.save(**{**state, "tip": old[0], "onto": tip})
+        stashes = repo.lines("stash", "list")
+        done = repo.git("rebase", "-q", "--autostash", "--onto", tip, *old,
+                        check=False)
+        if done.returncode:
+            fail("commits that are not exported do not fit what is new:\n"
+                 + (done.stdout + done.stderr).decode(errors="replace")
+                 + f"If they conflict, in {repo.dir}, mend that and run 'git "
+                 "rebase --continue', then 'make import'.")
         repo.git("tag", "-f", "base", base)
         repo.save(**new)
-        if repo.git("rebase", "-q", "--autostash", "--onto", tip,
-                    state["tip"], check=False).returncode:
-            fail(f"commits that are not exported conflict with what is new: "
-                 f"in {repo.dir}, mend that and run 'git rebase --continue'")
+        if repo.lines("stash", "list") != stashes:
+            fail(f"edits in {repo.dir} conflict with what is new: mend that; "
+                 "'git stash' has them, too")
         say("commits that are not exported were put on the new ones")
         return
     elif head:
@@ -764,6 +781,12 @@ def write_series(args: argparse.Namespace) -> None:
     repo = open_branch(args.tree)
     if not re.fullmatch(r"|[^<>\n]+ <[^<>\s]+@[^<>\s]+>", args.signoff):
         fail(f"'{args.signoff}' is not 'NAME <EMAIL>'")
+    if repo.lines("diff", "--name-only", "HEAD"):
+        fail(f"{repo.dir} has edits: run 'make export' first")
+    for path in args.dir.rglob("*"):
+        if not re.fullmatch(r"\d\d?-[\w-]+(/\d{4}-.*\.(patch|txt))?",
+                            path.relative_to(args.dir).as_posix()):
+            fail(f"{path} is not of a series: name another directory")
     shutil.rmtree(args.dir, ignore_errors=True)
     topics: Dict[str, List[Exported]] = {}
     for one in branch_commits(repo):
@@ -833,7 +856,7 @@ def main() -> int:
     add = parser.add_argument
     add("command", choices=commands, metavar="COMMAND")
     add("tree", type=Path, metavar="TREE")
-    add("dir", type=Path, metavar="DIR", nargs="?", default=Path(),
+    add("dir", type=Path, metavar="DIR", nargs="?",
         help="where import and export fetch sources to, or series writes to")
     add("--base", default=REFERENCE, metavar="NAME",
         help="which of bases/ to build on (default: %(default)s)")
@@ -849,7 +872,9 @@ def main() -> int:
     add("--signoff", default="", metavar="'NAME <EMAIL>'",
         help="who sends a series, and signs it off")
     args = parser.parse_args()
-    args.tree, args.dir = args.tree.absolute(), args.dir.absolute()
+    if args.command != "check" and not args.dir:
+        parser.error(f"{args.command} needs DIR")
+    args.tree, args.dir = (p and p.absolute() for p in (args.tree, args.dir))
     # What ends this program ends it as Ctrl-C does.
     for number in (signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
