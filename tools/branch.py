@@ -234,9 +234,12 @@ def import_base(repo: Repo, source: Path, title: str) -> str:
     patch = BASE_PATCH.read_bytes()
     try:
         tree = repo.apply(tree, patch)
-    except Conflict:
-        # A source that has it already.
-        repo.apply(tree, patch, "-R")
+    except Conflict as e:
+        try:
+            # A source that has it already.
+            repo.apply(tree, patch, "-R")
+        except Conflict:
+            fail(f"{BASE_PATCH.relative_to(TOP)} does not fit {source}: {e}")
     return repo.commit(tree, f"{title}\n")
 
 
@@ -841,8 +844,10 @@ def check(args: argparse.Namespace) -> None:
     repo = open_branch(args.tree)
     work = [unexported(repo), *repo.lines("diff", "--name-only", "HEAD"),
             *repo.lines("stash", "list"), *repo.lines(
-                "ls-files", "-o", "--exclude-standard", "*.[ch]", "*.at",
-                "*.bt", "*.man", "*.py", "*.rst")]
+                "branch", "--no-merged", "HEAD", "--format=%(refname:short)"),
+            *repo.lines("ls-files", "-o", "--exclude-standard", *(
+                f"*.{end}" for end in "[ch] at bash bt in json man png py rst"
+                .split()))]
     if any(work):
         fail(f"{repo.dir} has work that is not exported:\n" + "\n".join(work))
 
