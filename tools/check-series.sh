@@ -30,9 +30,12 @@ if test "$series" = --one; then
 fi
 
 cd "$tree"
+# One that has failed is in the middle of this.
+git rebase --quit 2>/dev/null || :
+git am --quit 2>/dev/null || :
 one=$(printf " '%s'" "$0" "$build" --one '' "$@")
 git rebase -q -x "$one" "$first"
-git diff --quiet series
+git diff --quiet series || { echo "the build changes the branch"; exit 1; }
 
 git checkout -q --detach base
 git am -q "$series"/*/*.patch
