@@ -44,6 +44,9 @@ class Result(NamedTuple):
     detail: str = ""
 
 
+NO_VERDICT = Result(FAIL, "no verdict")
+
+
 class Recorder:
     """Writes the results of 'stage' to the file 'path', if there is one."""
 
@@ -172,8 +175,8 @@ class Suite:
         if not results:
             raise Failure(f"{self.tree}/tests/{self.name} did not run")
         for name in names.values():
-            results[name] = Result(FAIL, "no verdict")
-            on_result(name, *results[name])
+            results[name] = NO_VERDICT
+            on_result(name, *NO_VERDICT)
         return results
 
 

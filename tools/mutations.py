@@ -13,7 +13,7 @@ import re
 import subprocess
 
 import project as t
-from autotest import FAIL, PASS, TODO, Job, Suite
+from autotest import FAIL, NO_VERDICT, PASS, TODO, Job, Suite
 
 FAULTS = t.TOP / "tools/mutations.txt"
 FILE_RE = re.compile(r"^== (.*)\n((?:(?!== ).*\n)*)", re.M)
@@ -48,6 +48,8 @@ def check(job: Job) -> None:
                                 f"{len(tests)} tests are '{title}'")
             faults[name] = (tree / file, good, bad, tests)
             needed.update(tests)
+    if not faults:
+        raise t.Failure(f"no fault is '{' '.join(job.flags)}'")
     build()
     failed = [name for name, result in suite.run(needed).items()
               if result.status != PASS]
@@ -58,7 +60,8 @@ def check(job: Job) -> None:
             path.write_text(bad)
             build()
             noticed = [test for test, result in suite.run(
-                tests, options=["--errexit"]).items() if result.status == FAIL]
+                tests, options=["--errexit"]).items()
+                if result.status == FAIL and result != NO_VERDICT]
             job.add(name, *((PASS, noticed[0]) if noticed else
                             (FAIL, "no test has noticed it")))
         finally:
