@@ -19,7 +19,7 @@ from collections import Counter
 from functools import cached_property
 from linecache import getline
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional
 
 from project import Failure
 
@@ -180,9 +180,10 @@ class Suite:
         return results
 
 
-def terminate_on_sigterm() -> None:
-    """Makes SIGTERM and SIGHUP unwind like an interrupt, so that a suite in
-    flight is stopped and not left behind."""
-    for signo in signal.SIGTERM, signal.SIGHUP:
+def on_signals(handler: Any = signal.default_int_handler) -> None:
+    """Has 'handler' handle what ends a program, but for what was ignored when
+    it started.  By default, all of it unwinds like an interrupt, so that a
+    suite in flight is stopped and not left behind."""
+    for signo in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
         if signal.getsignal(signo) != signal.SIG_IGN:
-            signal.signal(signo, signal.default_int_handler)
+            signal.signal(signo, handler)

@@ -33,7 +33,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -45,6 +44,7 @@ from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import autotest                                                # noqa: E402
 import project                                                 # noqa: E402
 import registry                                                # noqa: E402
 from project import REFERENCE, TOP, Commit, fail               # noqa: E402
@@ -880,9 +880,7 @@ def main() -> int:
     if args.command != "check" and not args.dir:
         parser.error(f"{args.command} needs DIR")
     args.tree, args.dir = (p and p.absolute() for p in (args.tree, args.dir))
-    # What ends this program ends it as Ctrl-C does.
-    for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    autotest.on_signals()
     args.tree.parent.mkdir(parents=True, exist_ok=True)
     with open(args.tree.parent / ".lock-trees", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -193,8 +193,7 @@ def run(stages: List[Stage], args: argparse.Namespace) -> int:
                         one.doing() for one in running), moving=True)
     except BaseException:
         # Once is enough.
-        for signo in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
-            signal.signal(signo, signal.SIG_IGN)
+        autotest.on_signals(signal.SIG_IGN)
         say("stopping")
         for one in ran:
             if not one.took:
@@ -290,7 +289,7 @@ def main() -> Optional[int]:
                          + ", ".join(known))
     for name in "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "TESTSUITEFLAGS":
         os.environ.pop(name, None)      # They are for this make alone.
-    autotest.terminate_on_sigterm()
+    autotest.on_signals()
     if args.inside:
         return inside(known[args.inside], args)
     if args.flags:

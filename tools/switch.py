@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import (Callable, Iterable, Iterator, List, Mapping, NoReturn,
                     Sequence)
 
+import autotest
+
 PR_SET_PDEATHSIG = 1
 CLONE_NEWNET = 0x40000000
-ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 DAEMON = "--pidfile", "--log-file", "-vconsole:off", "-vsyslog:off"
 
@@ -37,12 +38,10 @@ def exit_on_signals() -> None:
     """Has the first signal end this process as sys.exit() does, so that
     everything is put away, and later ones not disturb that."""
     def end(number: int, _frame: object) -> NoReturn:
-        for each in ENDING:
-            signal.signal(each, signal.SIG_IGN)
+        autotest.on_signals(signal.SIG_IGN)
         sys.exit(128 + number)
 
-    for each in ENDING:
-        signal.signal(each, end)
+    autotest.on_signals(end)
 
 
 def prepare_child(nice: int = 0) -> None:
