@@ -245,11 +245,6 @@ cost_stage_is_sampled(const struct cost_kind *kind, size_t stage)
 /* Kinds. */
 void cost_kind_extend(struct cost_kind *, struct cost_extension *);
 
-/* Entries. */
-static inline void cost_entry_init(struct cost_entry *, size_t class);
-static inline void cost_entry_add(struct cost_entry *, size_t stage,
-                                  uint64_t n);
-
 /* Blocks. */
 struct cost_block *cost_block_create(const struct cost_kind *);
 struct cost_block *cost_block_extend(const struct cost_block *,
@@ -258,8 +253,6 @@ struct cost_block *cost_block_extend(const struct cost_block *,
 struct cost_block *cost_block_widen(const struct cost_block *);
 struct cost_block *cost_block_read(const struct cost_block *);
 void cost_block_destroy(struct cost_block *);
-static inline uint32_t cost_block_begin(struct cost_block *);
-static inline void cost_block_end(struct cost_block *, uint32_t seq);
 uint64_t cost_block_events(const struct cost_block *);
 uint64_t cost_block_counter(const struct cost_block *, size_t counter);
 
@@ -305,16 +298,9 @@ cost_seq_end(atomic_uint32_t *seq, uint32_t n)
     atomic_store_explicit(seq, n + 2, memory_order_release);
 }
 
-/* Starts writing 'block', in the thread that records into it.  Returns a value
- * for cost_block_end(). */
-static inline uint32_t
-cost_block_begin(struct cost_block *block)
-{
-    return cost_seq_begin(&block->seq);
-}
-
-/* Ends writing 'block', and makes a copy of it if a reader wants one, which
- * has not found a moment in which it is not written. */
+/* Ends writing 'block', for which cost_seq_begin() returned 'seq', and makes a
+ * copy of it if a reader wants one, which has not found a moment in which it
+ * is not written. */
 static inline void
 cost_block_end(struct cost_block *block, uint32_t seq)
 {

@@ -145,11 +145,14 @@ cost_span_close__(struct cost_span *span, uint64_t now)
     cost_span_finish(span, now, span->entry.class, NULL, &span->details);
 }
 
-/* Does what cost_span_cancel() does while accounting is on. */
+/* Ends 'span' without recording anything. */
 void
-cost_span_cancel__(struct cost_span *span)
+cost_span_cancel(struct cost_span *span)
 {
     cost_span_leave(span, 0, 0, NULL, NULL, 0);
-    span->open = false;
-    exclude(span->outer, cost_clock_ticks(span->begin, cost_span_now(span)));
+    if (span->open) {
+        span->open = false;
+        exclude(span->outer,
+                cost_clock_ticks(span->begin, cost_span_now(span)));
+    }
 }

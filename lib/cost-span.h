@@ -99,23 +99,9 @@ struct cost_thread {
 };
 DECLARE_EXTERN_PER_THREAD_DATA(struct cost_thread, cost_thread);
 
-static inline void cost_span_init(struct cost_span *);
-static inline void cost_span_begin(struct cost_span *, struct cost_recorder *,
-                                   uint64_t tsc);
-static inline void cost_lap(const struct cost_kind *, size_t stage);
-static inline void cost_outcome(const struct cost_kind *, size_t counter);
-static inline void cost_span_leave(struct cost_span *, size_t stage,
-                                   size_t class, cost_details_cb *,
-                                   const void *aux, size_t n);
-static inline void cost_span_close(struct cost_span *);
-static inline void cost_span_end(struct cost_span *, size_t stage,
-                                 size_t class, cost_details_cb *,
-                                 const void *aux, size_t n);
-static inline void cost_span_cancel(struct cost_span *);
-static inline bool cost_span_is_running(void);
+void cost_span_cancel(struct cost_span *);
 void cost_span_exclude(uint64_t ticks);
 
-static inline uint64_t cost_span_now(const struct cost_span *);
 void cost_span_open(struct cost_span *, struct cost_recorder *, bool sampled,
                     uint64_t now);
 void cost_span_lap(struct cost_span *, size_t stage, uint64_t now);
@@ -125,7 +111,6 @@ void cost_span_finish(struct cost_span *, uint64_t now, size_t class,
 void cost_lap__(struct cost_span *, const struct cost_kind *, size_t stage);
 void cost_span_refuse__(void);
 void cost_span_close__(struct cost_span *, uint64_t now);
-void cost_span_cancel__(struct cost_span *);
 
 /* Returns the time, in ticks, for 'span', which measures something. */
 static inline uint64_t
@@ -256,17 +241,6 @@ cost_span_end(struct cost_span *span, size_t stage, size_t class,
 {
     cost_span_leave(span, stage, class, get_details, aux, n);
     cost_span_close(span);
-}
-
-/* Ends 'span' without recording anything. */
-static inline void
-cost_span_cancel(struct cost_span *span)
-{
-    if (span->recorder) {
-        cost_span_cancel__(span);
-    } else {
-        cost_thread_get()->span = span->outer;
-    }
 }
 
 /* Returns true if the calling thread measures an event, so that the time of

@@ -921,7 +921,7 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
     block = data->latest;
     counters = cost_block_counters(block);
     n = cost_load(&block->n_events);
-    seq = cost_block_begin(block);
+    seq = cost_seq_begin(&block->seq);
     if (OVS_UNLIKELY(tally)) {
         cost_tally_increase(cost_block_tally(block, entry->counter),
                             entry->stages[kind->row_stage]);
@@ -965,7 +965,7 @@ cost_count(struct cost_recorder *recorder, size_t class, size_t counter,
 {
     if (n && cost_enabled(recorder->kind->config)) {
         struct cost_block *block = recorder_prepare(recorder, class)->latest;
-        uint32_t seq = cost_block_begin(block);
+        uint32_t seq = cost_seq_begin(&block->seq);
 
         cost_increase(&cost_block_counters(block)[counter], n);
         cost_block_end(block, seq);

@@ -174,9 +174,6 @@ void cost_record(struct cost_recorder *, const struct cost_entry *,
                  const uint64_t *counts, const struct cost_details *);
 void cost_count(struct cost_recorder *, size_t class, size_t counter,
                 uint64_t n);
-static inline bool cost_sample(struct cost_recorder *, uint32_t interval);
-static inline void cost_tally(struct cost_recorder *, uint32_t class,
-                              size_t row, size_t number, size_t max);
 void cost_tally_stop(struct cost_recorder *);
 
 void cost_sample__(struct cost_recorder *, uint32_t interval);
