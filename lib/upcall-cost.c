@@ -260,48 +260,68 @@ get_details_miniflow(uint64_t *words, const void *miniflow, size_t packet_len)
     upcall_cost_get_details(words, &flow, packet_len);
 }
 
-/* Does what upcall_cost_miss_stop() does if accounting is on, for an upcall
- * that did not fail. */
-void
-upcall_cost_miss_stop__(struct cost_span *span, const struct flow *flow,
-                        const struct miniflow *miniflow, uint32_t packet_len,
-                        const struct ofpbuf *actions)
+/* Ends the upcall of 'span' and 'type', which failed with 'error'. */
+static void
+fail(struct cost_span *span, enum upcall_cost_type type, int error)
 {
-    cost_span_leave(span, UPCALL_COST_INSTALL,
-                     upcall_cost_class(UPCALL_COST_MISS, flow, actions),
-                     get_details_miniflow, miniflow, packet_len);
+    cost_span_cancel(span);
+    cost_count(span->recorder, type << UPCALL_COST_N_FEATURES,
+               (error == ENODEV ? UPCALL_COST_LOST_BRIDGE
+                : UPCALL_COST_LOST_ERROR), 1);
 }
 
-/* Does what upcall_cost_action_stop() does if accounting is on. */
+/* Stops the upcall for a flow miss that the userspace datapath started with
+ * cost_span_begin() on 'span', and leaves it open when it ends.  It was for
+ * a packet of 'flow', of which 'miniflow' is a copy that stays valid until
+ * then, that was 'packet_len' bytes long, and led to 'actions'.  'error' is
+ * what the upcall callback returned: 0, ENOSPC if no flow is to be installed,
+ * or another value if the upcall failed.
+ *
+ * The time since the latest lap belongs to installing the flow. */
 void
-upcall_cost_action_stop__(struct cost_span *span,
-                          const struct nlattr *userdata,
-                          const struct flow *flow, uint32_t packet_len,
-                          const struct ofpbuf *actions, int error)
+upcall_cost_miss_stop(struct cost_span *span, const struct flow *flow,
+                      const struct miniflow *miniflow, uint32_t packet_len,
+                      const struct ofpbuf *actions, int error)
 {
-    enum upcall_cost_type type = upcall_cost_type(DPIF_UC_ACTION, userdata);
-
-    if (!error || error == ENOSPC
-        || (error == EAGAIN && type != UPCALL_COST_BAD)) {
-        cost_span_end(span, UPCALL_COST_EXECUTE,
-                        upcall_cost_class(type, flow, actions),
-                        upcall_cost_get_details, flow, packet_len);
+    if (!span->recorder) {
+        cost_span_cancel(span);
+    } else if (OVS_LIKELY(!error || error == ENOSPC)) {
+        cost_span_leave(span, UPCALL_COST_INSTALL,
+                        upcall_cost_class(UPCALL_COST_MISS, flow, actions),
+                        get_details_miniflow, miniflow, packet_len);
     } else {
-        upcall_cost_fail__(span, type, error);
+        fail(span, UPCALL_COST_MISS, error);
     }
 }
 
-/* Ends the upcall of 'span' and 'type', which failed with 'error'. */
+/* Stops the upcall for an action with 'userdata' that the userspace datapath
+ * started with cost_span_begin() on 'span'.  It was for a packet of 'flow'
+ * that was 'packet_len' bytes long, and led to 'actions'.  'error' is what the
+ * upcall callback returned: 0, ENOSPC or EAGAIN if there is nothing to be done
+ * with the packet, or another value if the upcall failed.
+ *
+ * The time since the latest lap belongs to executing actions. */
 void
-upcall_cost_fail__(struct cost_span *span, enum upcall_cost_type type,
-                   int error)
+upcall_cost_action_stop(struct cost_span *span, const struct nlattr *userdata,
+                        const struct flow *flow, uint32_t packet_len,
+                        const struct ofpbuf *actions, int error)
 {
-    struct cost_recorder *recorder = span->recorder;
+    enum upcall_cost_type type;
 
-    cost_span_cancel(span);
-    cost_count(recorder, type << UPCALL_COST_N_FEATURES,
-               (error == ENODEV ? UPCALL_COST_LOST_BRIDGE
-                : UPCALL_COST_LOST_ERROR), 1);
+    if (!span->recorder) {
+        cost_span_cancel(span);
+        return;
+    }
+
+    type = upcall_cost_type(DPIF_UC_ACTION, userdata);
+    if (!error || error == ENOSPC
+        || (error == EAGAIN && type != UPCALL_COST_BAD)) {
+        cost_span_end(span, UPCALL_COST_EXECUTE,
+                      upcall_cost_class(type, flow, actions),
+                      upcall_cost_get_details, flow, packet_len);
+    } else {
+        fail(span, type, error);
+    }
 }
 
 /* Counts 'n' upcalls of 'type' that were lost because the datapath's upcalls

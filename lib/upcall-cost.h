@@ -17,8 +17,6 @@
 #ifndef UPCALL_COST_H
 #define UPCALL_COST_H 1
 
-#include <errno.h>
-
 #include "cost-span.h"
 #include "dpif.h"
 #include "flow.h"
@@ -135,18 +133,12 @@ extern const struct cost_kind upcall_cost_netdev_kind;
 extern struct cost_kind upcall_cost_kernel_kind;
 
 /* Hooks for the datapaths. */
-static inline void upcall_cost_miss_stop(struct cost_span *,
-                                         const struct flow *,
-                                         const struct miniflow *,
-                                         uint32_t packet_len,
-                                         const struct ofpbuf *actions,
-                                         int error);
-static inline void upcall_cost_action_stop(struct cost_span *,
-                                           const struct nlattr *userdata,
-                                           const struct flow *,
-                                           uint32_t packet_len,
-                                           const struct ofpbuf *actions,
-                                           int error);
+void upcall_cost_miss_stop(struct cost_span *, const struct flow *,
+                           const struct miniflow *, uint32_t packet_len,
+                           const struct ofpbuf *actions, int error);
+void upcall_cost_action_stop(struct cost_span *, const struct nlattr *userdata,
+                             const struct flow *, uint32_t packet_len,
+                             const struct ofpbuf *actions, int error);
 void upcall_cost_lost_lock(struct cost_recorder *, enum dpif_upcall_type,
                            const struct nlattr *userdata, size_t n);
 
@@ -160,57 +152,5 @@ void upcall_cost_get_details(uint64_t *details, const void *flow,
 
 /* Commands. */
 void upcall_cost_init(void);
-
-void upcall_cost_miss_stop__(struct cost_span *, const struct flow *,
-                             const struct miniflow *, uint32_t packet_len,
-                             const struct ofpbuf *actions);
-void upcall_cost_action_stop__(struct cost_span *,
-                               const struct nlattr *userdata,
-                               const struct flow *, uint32_t packet_len,
-                               const struct ofpbuf *actions, int error);
-void upcall_cost_fail__(struct cost_span *, enum upcall_cost_type, int error);
-
-/* Stops the upcall for a flow miss that the userspace datapath started with
- * cost_span_begin() on 'span', and leaves it open when it ends.  It was for
- * a packet of 'flow', of which 'miniflow' is a copy that stays valid until
- * then, that was 'packet_len' bytes long, and led to 'actions'.  'error' is
- * what the upcall callback returned: 0, ENOSPC if no flow is to be installed,
- * or another value if the upcall failed.
- *
- * The time since the latest lap belongs to installing the flow. */
-static inline void
-upcall_cost_miss_stop(struct cost_span *span, const struct flow *flow,
-                      const struct miniflow *miniflow, uint32_t packet_len,
-                      const struct ofpbuf *actions, int error)
-{
-    if (!span->recorder) {
-        cost_span_cancel(span);
-    } else if (OVS_LIKELY(!error || error == ENOSPC)) {
-        upcall_cost_miss_stop__(span, flow, miniflow, packet_len, actions);
-    } else {
-        upcall_cost_fail__(span, UPCALL_COST_MISS, error);
-    }
-}
-
-/* Stops the upcall for an action with 'userdata' that the userspace datapath
- * started with cost_span_begin() on 'span'.  It was for a packet of 'flow'
- * that was 'packet_len' bytes long, and led to 'actions'.  'error' is what the
- * upcall callback returned: 0, ENOSPC or EAGAIN if there is nothing to be done
- * with the packet, or another value if the upcall failed.
- *
- * The time since the latest lap belongs to executing actions. */
-static inline void
-upcall_cost_action_stop(struct cost_span *span,
-                        const struct nlattr *userdata, const struct flow *flow,
-                        uint32_t packet_len, const struct ofpbuf *actions,
-                        int error)
-{
-    if (!span->recorder) {
-        cost_span_cancel(span);
-    } else {
-        upcall_cost_action_stop__(span, userdata, flow, packet_len, actions,
-                                  error);
-    }
-}
 
 #endif /* upcall-cost.h */
