@@ -38,9 +38,10 @@ struct ds;
  *         COLUMN(FOO_PORTS, "ports", "ports", 0, "Ports it is sent to.")   \
  *         COLUMN(FOO_TOTAL, "total", NULL, 0, "The whole foo.")
  *
- *     enum foo_stage { FOO_STAGES(COST_ENUM) FOO_N_STAGES };
- *     static const struct cost_column stages[] = {
- *         FOO_STAGES(COST_COLUMN)
+ *     enum foo_stage { FOO_STAGES(COST_ENUM) };
+ *     static const struct cost_kind foo_kind = {
+ *         COST_STAGES(FOO_STAGES),
+ *         ...
  *     };
  *
  * An event in words is a 'struct cost_entry'.  The numbers of all events of a
@@ -89,6 +90,15 @@ struct cost_column {
 #define COST_ENUM(ID, NAME, UNIT, FLAGS, HELP) ID,
 #define COST_COLUMN(ID, NAME, UNIT, FLAGS, HELP) \
     [ID] = { NAME, UNIT, FLAGS, HELP },
+#define COST_ONE(ID, NAME, UNIT, FLAGS, HELP) + 1
+
+/* Initializers for the stages, and for the counters, of a kind. */
+#define COST_STAGES(COLUMNS) \
+    .stages = (const struct cost_column[]) { COLUMNS(COST_COLUMN) }, \
+    .n_stages = COLUMNS(COST_ONE)
+#define COST_COUNTERS(COLUMNS) \
+    .counters = (const struct cost_column[]) { COLUMNS(COST_COLUMN) }, \
+    .n_counters = COLUMNS(COST_ONE)
 
 /* What is measured.  Static, and constant once there are accounts. */
 struct cost_kind {

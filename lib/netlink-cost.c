@@ -66,9 +66,6 @@ static const struct rtm_group {
     RTM_GROUP(STATS, STATS, true)
 };
 
-static const struct cost_column stages[] = { NL_COST_STAGES(COST_COLUMN) };
-static const struct cost_column counters[] = { NL_COST_COUNTERS(COST_COLUMN) };
-
 /* Details of one of the slowest calls. */
 struct details {
     uint16_t type;                      /* nlmsg_type. */
@@ -96,10 +93,8 @@ static struct cost_config config
 const struct cost_kind nl_cost_kind = {
     .event = "call",
     .config = &config,
-    .stages = stages,
-    .n_stages = NL_COST_N_STAGES,
-    .counters = counters,
-    .n_counters = NL_COST_N_COUNTERS,
+    COST_STAGES(NL_COST_STAGES),
+    COST_COUNTERS(NL_COST_COUNTERS),
     .exact = true,
     .n_classes = NL_COST_N_OPS,
     .format_class = format_class,

@@ -52,10 +52,7 @@ struct ofpbuf;
     COLUMN(NL_COST_BYTES, "bytes", "bytes", 0, "Bytes received.")             \
     COLUMN(NL_COST_TOTAL, "total", NULL, 0, "'send' and 'receive' together.")
 
-enum nl_cost_stage {
-    NL_COST_STAGES(COST_ENUM)
-    NL_COST_N_STAGES
-};
+enum nl_cost_stage { NL_COST_STAGES(COST_ENUM) };
 
 /* Results of a call. */
 #define NL_COST_COUNTERS(COLUMN)                                              \
@@ -71,10 +68,7 @@ enum nl_cost_stage {
            "The socket's buffer was full, and the kernel has dropped "        \
            "messages that did not fit.")
 
-enum nl_cost_counter {
-    NL_COST_COUNTERS(COST_ENUM)
-    NL_COST_N_COUNTERS
-};
+enum nl_cost_counter { NL_COST_COUNTERS(COST_ENUM) NL_COST_N_COUNTERS };
 
 /* Kinds of calls. */
 enum nl_cost_op {

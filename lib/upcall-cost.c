@@ -55,28 +55,14 @@ static void upcall_cost_format_class(size_t class, struct ds *);
 struct cost_config upcall_cost_config
     = COST_CONFIG_INITIALIZER("upcall", COST_DEFAULT_SAMPLE_INTERVAL);
 
-static const struct cost_column netdev_stages[] = {
-    UPCALL_COST_STAGES(COST_COLUMN)
-};
-
-static const struct cost_column kernel_stages[] = {
-    UPCALL_COST_K_STAGES(COST_COLUMN)
-};
-
-static const struct cost_column counters[] = {
-    UPCALL_COST_COUNTERS(COST_COLUMN)
-};
-
 /* What an upcall is, in both datapaths, to laps and outcomes. */
 static const char upcall_event[] = "upcall";
 
 #define UPCALL_COST_KIND(STAGES)                                            \
     .event = upcall_event,                                                  \
     .config = &upcall_cost_config,                                          \
-    .stages = STAGES,                                                       \
-    .n_stages = ARRAY_SIZE(STAGES),                                         \
-    .counters = counters,                                                   \
-    .n_counters = ARRAY_SIZE(counters),                                     \
+    COST_STAGES(STAGES),                                                    \
+    COST_COUNTERS(UPCALL_COST_COUNTERS),                                    \
     .n_classes = UPCALL_COST_N_CLASSES,                                     \
     .format_class = upcall_cost_format_class,                               \
     .n_slowest = COST_MAX_SLOWEST,                                          \
@@ -85,10 +71,10 @@ static const char upcall_event[] = "upcall";
     .typed_names = true
 
 const struct cost_kind upcall_cost_netdev_kind = {
-    UPCALL_COST_KIND(netdev_stages)
+    UPCALL_COST_KIND(UPCALL_COST_STAGES)
 };
 struct cost_kind upcall_cost_kernel_kind = {
-    UPCALL_COST_KIND(kernel_stages)
+    UPCALL_COST_KIND(UPCALL_COST_K_STAGES)
 };
 
 /* Classes. */

@@ -48,10 +48,7 @@ struct ofpbuf;
     COLUMN(UPCALL_COST_TOTAL, "total", NULL, 0,                             \
            "The whole upcall, without upcalls and bursts within it.")
 
-enum upcall_cost_stage {
-    UPCALL_COST_STAGES(COST_ENUM)
-    UPCALL_COST_N_STAGES
-};
+enum upcall_cost_stage { UPCALL_COST_STAGES(COST_ENUM) };
 
 /* Stages of an upcall from the kernel datapath. */
 #define UPCALL_COST_K_STAGES(COLUMN)                                        \
@@ -72,10 +69,7 @@ enum upcall_cost_stage {
     COLUMN(UPCALL_COST_K_TOTAL, "total", NULL, 0,                           \
            "The whole upcall, from when it was sent if that is known.")
 
-enum upcall_cost_kernel_stage {
-    UPCALL_COST_K_STAGES(COST_ENUM)
-    UPCALL_COST_K_N_STAGES
-};
+enum upcall_cost_kernel_stage { UPCALL_COST_K_STAGES(COST_ENUM) };
 
 #define UPCALL_COST_COUNTERS(COLUMN)                                        \
     COLUMN(UPCALL_COST_INSTALLED, "installed", "flows", 0,                  \
@@ -99,10 +93,7 @@ enum upcall_cost_kernel_stage {
     COLUMN(UPCALL_COST_LOST_OVERRUN, "overrun", "lost", COST_LOST,          \
            "The buffer of the handler's socket was full.")
 
-enum upcall_cost_counter {
-    UPCALL_COST_COUNTERS(COST_ENUM)
-    UPCALL_COST_N_COUNTERS
-};
+enum upcall_cost_counter { UPCALL_COST_COUNTERS(COST_ENUM) };
 
 /* Why the datapath asks. */
 enum upcall_cost_type {

@@ -86,16 +86,6 @@ struct thread {
 };
 DEFINE_STATIC_PER_THREAD_DATA(struct thread, thread, { NULL });
 
-static const struct cost_column round_stages[] = {
-    REVALIDATOR_COST_ROUND_STAGES(COST_COLUMN)
-};
-static const struct cost_column share_stages[] = {
-    REVALIDATOR_COST_STAGES(COST_COLUMN)
-};
-static const struct cost_column counters[] = {
-    REVALIDATOR_COST_COUNTERS(COST_COLUMN)
-};
-
 /* By enum revalidator_cost_limit. */
 static const char *const limits[REVALIDATOR_COST_N_LIMITS] = {
     "kept", "scaled", "reduced", "grew", "set",
@@ -116,19 +106,19 @@ format_class(size_t class, struct ds *s)
     {                                                                   \
         .event = EVENT,                                                 \
         .config = &config,                                              \
-        .stages = STAGES,                                               \
-        .n_stages = ARRAY_SIZE(STAGES),                                 \
+        COST_STAGES(STAGES),                                            \
+        COST_COUNTERS(REVALIDATOR_COST_COUNTERS),                       \
         .exact = true,                                                  \
-        .counters = counters,                                           \
-        .n_counters = REVALIDATOR_COST_N_COUNTERS,                      \
         .n_classes = REVALIDATOR_COST_N_LIMITS << 1,                    \
         .format_class = format_class,                                   \
         .n_slowest = COST_MAX_SLOWEST,                                  \
         .n_details = 1,                 /* Flows in the datapath. */    \
         .typed_names = true,                                            \
     }
-static const struct cost_kind round_kind = KIND("round", round_stages);
-static const struct cost_kind share_kind = KIND("share", share_stages);
+static const struct cost_kind round_kind
+    = KIND("round", REVALIDATOR_COST_ROUND_STAGES);
+static const struct cost_kind share_kind
+    = KIND("share", REVALIDATOR_COST_STAGES);
 
 /* Creates and returns the accounts for the datapath named 'name', whose flow
  * limit is 'flow_limit'.  The caller must destroy them with

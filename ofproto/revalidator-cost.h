@@ -59,9 +59,7 @@ struct revalidator_cost;
            "The flow limit after the round.")                                 \
     COLUMN(REVALIDATOR_COST_R_TOTAL, "total", NULL, 0,                        \
            "All times but 'idle': upcall/show's dump duration.")
-enum revalidator_cost_round_stage {
-    REVALIDATOR_COST_ROUND_STAGES(COST_ENUM) REVALIDATOR_COST_R_N_STAGES
-};
+enum revalidator_cost_round_stage { REVALIDATOR_COST_ROUND_STAGES(COST_ENUM) };
 
 /* Stages of a thread's share of a round. */
 #define REVALIDATOR_COST_STAGES(COLUMN)                                       \
@@ -88,9 +86,7 @@ enum revalidator_cost_round_stage {
     COLUMN(REVALIDATOR_COST_FLOWS, "flows", "flows", 0,                       \
            "Flows that the thread has dumped.")                               \
     COLUMN(REVALIDATOR_COST_TOTAL, "total", NULL, 0, "All times but 'idle'.")
-enum revalidator_cost_stage {
-    REVALIDATOR_COST_STAGES(COST_ENUM) REVALIDATOR_COST_N_STAGES
-};
+enum revalidator_cost_stage { REVALIDATOR_COST_STAGES(COST_ENUM) };
 
 /* Results for flows.  REVALIDATOR_COST_DELETED and those that follow it are in
  * the order of enum flow_del_reason in ofproto-dpif-upcall. */

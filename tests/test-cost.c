@@ -51,9 +51,6 @@ enum { COUNTERS(COST_ENUM) N_COUNTERS };
 enum { N_CLASSES = 3, LIMIT = 3 };
 #define DETAILS_SUM 1000000000          /* Of the details of any event. */
 
-static const struct cost_column stages[] = { STAGES(COST_COLUMN) };
-static const struct cost_column counters[] = { COUNTERS(COST_COLUMN) };
-
 static void
 format_class(size_t class, struct ds *s)
 {
@@ -67,10 +64,8 @@ static struct cost_config config
 #define KIND(NAME, N_SLOWEST)                   \
     .event = NAME,                              \
     .config = &config,                          \
-    .stages = stages,                           \
-    .n_stages = N_STAGES,                       \
-    .counters = counters,                       \
-    .n_counters = N_COUNTERS,                   \
+    COST_STAGES(STAGES),                        \
+    COST_COUNTERS(COUNTERS),                    \
     .n_classes = N_CLASSES,                     \
     .format_class = format_class,               \
     .n_slowest = N_SLOWEST,                     \

@@ -37,16 +37,10 @@ enum { N_INTERFACES, N_COMMANDS, LOOP_N_DETAILS };
 /* Details of an interface or command: words of its name or arguments. */
 #define TEXT_N_DETAILS 8
 
-static const struct cost_column loop_stages[] = {
-    BRIDGE_COST_STAGES(COST_COLUMN)
-};
-static const struct cost_column iface_stages[] = {
-    BRIDGE_COST_IFACE_STAGES(COST_COLUMN)
-};
-static const struct cost_column command_stages[] = {
-    { "total", NULL, 0,
-      "Executing the command, without what it does later, as exit does." },
-};
+/* Stages of a command. */
+#define COMMAND_STAGES(COLUMN) \
+    COLUMN(0, "total", NULL, 0, \
+           "Executing the command, without what it does later, as exit does.")
 
 static void
 format_class(size_t class, struct ds *s)
@@ -61,8 +55,7 @@ static struct cost_config config
     {                                           \
         .event = EVENT,                         \
         .config = &config,                      \
-        .stages = STAGES,                       \
-        .n_stages = ARRAY_SIZE(STAGES),         \
+        COST_STAGES(STAGES),                    \
         .exact = EXACT,                         \
         .n_classes = N_CLASSES,                 \
         .format_class = format_class,           \
@@ -70,11 +63,11 @@ static struct cost_config config
         .n_details = N_DETAILS,                 \
     }
 static const struct cost_kind loop_kind
-    = KIND("iteration", loop_stages, true, LOOP_N_DETAILS);
+    = KIND("iteration", BRIDGE_COST_STAGES, true, LOOP_N_DETAILS);
 const struct cost_kind bridge_cost_iface_kind
-    = KIND("update", iface_stages, false, TEXT_N_DETAILS);
+    = KIND("update", BRIDGE_COST_IFACE_STAGES, false, TEXT_N_DETAILS);
 static const struct cost_kind command_kind
-    = KIND("command", command_stages, true, TEXT_N_DETAILS);
+    = KIND("command", COMMAND_STAGES, true, TEXT_N_DETAILS);
 
 /* The main thread's, created by bridge_cost_init(). */
 enum { LOOP, IFACES, COMMANDS, N_ACCOUNTS };

@@ -79,9 +79,7 @@
     COLUMN(BRIDGE_COST_OTHER, "other", NULL, 0, "Anything else.")             \
     COLUMN(BRIDGE_COST_RUN, "run", NULL, 0, "All but 'poll'.")
 
-enum bridge_cost_stage {
-    BRIDGE_COST_STAGES(COST_ENUM)
-};
+enum bridge_cost_stage { BRIDGE_COST_STAGES(COST_ENUM) };
 
 void bridge_cost_next(void);
 enum bridge_cost_stage bridge_cost_enter(enum bridge_cost_stage);
@@ -95,9 +93,7 @@ enum bridge_cost_stage bridge_cost_enter(enum bridge_cost_stage);
            "Storing both in the row of the database that is to be committed.")\
     COLUMN(BRIDGE_COST_IFACE_TOTAL, "total", NULL, 0, "The whole update.")
 
-enum bridge_cost_iface_stage {
-    BRIDGE_COST_IFACE_STAGES(COST_ENUM)
-};
+enum bridge_cost_iface_stage { BRIDGE_COST_IFACE_STAGES(COST_ENUM) };
 
 extern const struct cost_kind bridge_cost_iface_kind;
 
