@@ -27,6 +27,7 @@
 
 #include "command-line.h"
 #include "openvswitch/vlog.h"
+#include "ovs-rcu.h"
 #include "ovstest.h"
 #include "timeval.h"
 #include "util.h"
@@ -46,17 +47,29 @@ set_kernel(const char *name)
     cost_clock_kernel_file = "clocksource";
 }
 
+static void
+set_true(bool *flag)
+{
+    *flag = true;
+}
+
 /* Prints which clock is used if the kernel's is made of the argument, or if
- * there is no such file. */
+ * there is no such file.  Choosing it does not make the thread quiescent. */
 static void
 test_choice(struct ovs_cmdl_context *ctx)
 {
+    static bool quiesced;
+
     if (ctx->argc > 1) {
         set_kernel(ctx->argv[1]);
     } else {
         cost_clock_kernel_file = "no such file";
     }
+    ovsrcu_postpone(set_true, &quiesced);
     cost_clock_init();
+    ovs_assert(!quiesced);
+    ovsrcu_quiesce();
+    ovs_assert(quiesced);
     printf("%s\n", cost_clock_name());
 }
 

@@ -476,6 +476,29 @@ check_points(struct cost_account *account)
     read_free(r);
 }
 
+/* An event with a time, although what is excluded from it took longer than any
+ * event does, as it seems when the clock changes. */
+static void
+check_excluded(struct cost_account *account)
+{
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    const struct cost_slow *slow;
+    struct cost_span span;
+    struct read *r;
+
+    set_clock("event", COST_CLOCK_MAX_NS + 1000);
+    cost_span_init(&span);
+    cost_span_begin(&span, recorder, 0);
+    cost_span_exclude(COST_CLOCK_MAX_NS + 1);
+    cost_span_end(&span, SECOND, 0, NULL, NULL, 0);
+
+    r = read_kind(kinds);
+    slow = r->reading.total.slowest;
+    ovs_assert(r->reading.total.n_slowest == 1);
+    ovs_assert(slow->total_ns == 999 && slow->entry.excluded_ns == 0);
+    read_free(r);
+}
+
 /* Of the slowest events, none is missing, and there are no others. */
 static void
 check_slowest(struct cost_account *account)
@@ -937,6 +960,27 @@ check_accounts(struct cost_account *account)
     ovs_assert(total_later > total && deleted_later > deleted);
 }
 
+/* Each clear is later than the one before it, even by less than the clock's
+ * microsecond. */
+static void
+check_clears(struct cost_account *account OVS_UNUSED)
+{
+    enum { N_CLEARS = 10000 };
+    long long int since_us[2];
+
+    for (int i = 0; i < 2; i++) {
+        struct read *r;
+
+        for (int j = 0; j < N_CLEARS; j++) {
+            cost_accounts_clear(kinds, 1, NULL);
+        }
+        r = read_kind(kinds);
+        since_us[i] = r->reading.since_us;
+        read_free(r);
+    }
+    ovs_assert(since_us[1] - since_us[0] >= N_CLEARS);
+}
+
 /* Returns true if what is recorded takes 'bytes' as soon as what is free has
  * been given back. */
 static bool
@@ -1025,9 +1069,10 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
     static void (*const checks[])(struct cost_account *) = {
         check_concurrent_read, check_thread_exit, check_same_name,
         check_concurrent_clear, check_stopped, check_nesting, check_points,
-        check_slowest, check_tally, check_tally_rows, check_wide,
-        check_tally_off, check_refused, check_next, check_off, check_sample,
-        check_accounts, check_memory, check_config,
+        check_excluded, check_slowest, check_tally, check_tally_rows,
+        check_wide, check_tally_off, check_refused, check_next, check_off,
+        check_sample, check_accounts, check_clears, check_memory,
+        check_config,
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {

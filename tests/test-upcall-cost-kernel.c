@@ -135,11 +135,11 @@ kernel_counts(void)
             && len >= 9 * sizeof *meminfo);
 }
 
+static const struct cost_kind *const kinds[] = { &upcall_cost_kernel_kind };
+
 static uint64_t
 n_counted(void)
 {
-    static const struct cost_kind *const kinds[]
-        = { &upcall_cost_kernel_kind };
     struct cost_reading reading;
     struct cost_block *sum;
     struct cost_accounts all;
@@ -156,12 +156,25 @@ n_counted(void)
     return n;
 }
 
+/* Returns how many losses deleted accounts have. */
+static uint64_t
+n_deleted(void)
+{
+    struct cost_accounts all;
+    struct cost_block *sum;
+    uint64_t n;
+
+    cost_accounts_get(kinds, 1, NULL, &all);
+    sum = cost_book_sum(&all.deleted->book, COST_ALL_CLASSES);
+    n = cost_block_counter(sum, UPCALL_COST_LOST_OVERRUN);
+    cost_block_destroy(sum);
+    cost_accounts_put(&all);
+    return n;
+}
+
 static void
 clear(void)
 {
-    static const struct cost_kind *const kinds[]
-        = { &upcall_cost_kernel_kind };
-
     ovs_assert(cost_accounts_clear(kinds, 1, "system@test") == 1);
 }
 
@@ -272,7 +285,13 @@ test_upcall_cost_kernel(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     ovs_assert(n_counted() == n);
     upcall_cost_socket_destroy(other_socket);
 
+    /* A datapath that goes before its socket: its losses count. */
+    upcall_socket = upcall_cost_socket_create(&dpif, rx, true);
+    ovs_assert(n_counted() > n && !n_deleted());
+    n = n_counted() + flood(false);
     upcall_cost_kernel_destroy(account);
+    ovs_assert(n_deleted() == n);
+    upcall_cost_socket_destroy(upcall_socket);
     dpif_uninit(&dpif, false);
     dpif_uninit(&other, false);
     close(tx);
