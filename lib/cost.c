@@ -107,21 +107,18 @@ get_interval(const char *key, uint32_t default_interval)
     return interval;
 }
 
-/* Makes 'reports' the list of reports in "cost-accounting".  Returns false if
- * it is no list: then all are on if it is "true", which is the default. */
+/* Makes 'reports' the list of reports in "cost-accounting", empty if that is
+ * no list.  Returns true if it is "true", which is the default: all are on. */
 static bool
-get_reports(struct sset *reports, bool *all)
+get_reports(struct sset *reports)
     OVS_REQUIRES(config_mutex)
 {
     const char *value = smap_get_def(&settings, "cost-accounting", "true");
+    bool all = !strcasecmp(value, "true");
+    bool list = !all && strcasecmp(value, "false");
 
-    *all = !strcasecmp(value, "true");
-    sset_init(reports);
-    if (*all || !strcasecmp(value, "false")) {
-        return false;
-    }
-    sset_from_delimited_string(reports, value, ", ");
-    return true;
+    sset_from_delimited_string(reports, list ? value : "", ", ");
+    return all;
 }
 
 static void
@@ -133,9 +130,7 @@ cost_config_apply(struct cost_config *config)
     struct sset reports;
     bool enabled;
 
-    if (get_reports(&reports, &enabled)) {
-        enabled = sset_contains(&reports, config->name);
-    }
+    enabled = get_reports(&reports) || sset_contains(&reports, config->name);
     sset_destroy(&reports);
 
     if (smap_get(&settings, "cost-sample-interval")) {
@@ -162,26 +157,6 @@ cost_config_apply(struct cost_config *config)
                           memory_order_release);
 }
 
-/* Warns of names in "cost-accounting" that no report has. */
-static void
-check_reports(void)
-    OVS_REQUIRES(config_mutex)
-{
-    const struct cost_config *config;
-    struct sset reports;
-    const char *name;
-    bool all;
-
-    get_reports(&reports, &all);
-    LIST_FOR_EACH (config, list_node, &configs) {
-        sset_find_and_delete(&reports, config->name);
-    }
-    SSET_FOR_EACH (name, &reports) {
-        VLOG_WARN("other_config:cost-accounting: no report \"%s\"", name);
-    }
-    sset_destroy(&reports);
-}
-
 /* Applies the settings whose names start with "cost-" from 'other_config', the
  * column in the Open_vSwitch table (see ovs-vswitchd.conf.db(5)).  Takes
  * effect with the next event of each thread. */
@@ -190,6 +165,8 @@ cost_configure(const struct smap *other_config)
 {
     struct cost_config *config;
     struct smap_node *node;
+    struct sset reports;
+    const char *name;
     struct smap new;
 
     smap_init(&new);
@@ -203,10 +180,15 @@ cost_configure(const struct smap *other_config)
     if (!smap_equal(&settings, &new)) {
         smap_destroy(&settings);
         smap_clone(&settings, &new);
+        get_reports(&reports);
         LIST_FOR_EACH (config, list_node, &configs) {
             cost_config_apply(config);
+            sset_find_and_delete(&reports, config->name);
         }
-        check_reports();
+        SSET_FOR_EACH (name, &reports) {
+            VLOG_WARN("other_config:cost-accounting: no report \"%s\"", name);
+        }
+        sset_destroy(&reports);
     }
     ovs_mutex_unlock(&config_mutex);
     smap_destroy(&new);
@@ -379,8 +361,7 @@ account_unref(struct cost_account *account)
     if (ovs_refcount_unref(&account->ref_cnt) == 1) {
         ovs_mutex_lock(&account->mutex);
         account_drop_exited(account);
-        cost_free(account->recorders, (account->allocated_recorders
-                                       * sizeof *account->recorders));
+        free(account->recorders);
         ovs_mutex_unlock(&account->mutex);
         ovs_mutex_destroy(&account->mutex);
         free(account->datapath);
@@ -472,14 +453,9 @@ cost_recorder_create(struct cost_account *account, const char *thread)
 
     ovs_mutex_lock(&account->mutex);
     if (account->n_recorders >= account->allocated_recorders) {
-        size_t size = account->n_recorders * sizeof *account->recorders;
-        struct cost_recorder **old = account->recorders;
-
-        account->allocated_recorders = MAX(4, 2 * account->n_recorders);
-        account->recorders = cost_alloc(account->allocated_recorders
-                                        * sizeof *account->recorders);
-        nullable_memcpy(account->recorders, old, size);
-        cost_free(old, size);
+        account->recorders = x2nrealloc(account->recorders,
+                                        &account->allocated_recorders,
+                                        sizeof *account->recorders);
     }
     account->recorders[account->n_recorders++] = recorder;
     ovs_mutex_unlock(&account->mutex);
