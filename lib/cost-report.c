@@ -117,32 +117,19 @@ cost_report_put_derived(struct ds *s, struct json *object, const char *name,
     json_object_put(object, name, json_real_create(value));
 }
 
-/* Appends to 's' a column 'width' wide and what was put into 'cell', which is
- * cleared. */
+/* Appends to 's' a column 'width' wide with 'value', ns or, if 'number', a
+ * number. */
 static void
-put_cell(struct ds *s, int width, struct ds *cell)
-{
-    ds_put_format(s, " %*s", width, ds_cstr(cell));
-    ds_clear(cell);
-}
-
-static void
-put_us_cell(struct ds *s, int width, double ns)
+put_cell(struct ds *s, int width, bool number, double value)
 {
     struct ds cell = DS_EMPTY_INITIALIZER;
 
-    put_us(&cell, ns);
-    put_cell(s, width, &cell);
-    ds_destroy(&cell);
-}
-
-static void
-put_count_cell(struct ds *s, int width, uint64_t n)
-{
-    struct ds cell = DS_EMPTY_INITIALIZER;
-
-    put_count(&cell, n);
-    put_cell(s, width, &cell);
+    if (number) {
+        put_count(&cell, value);
+    } else {
+        put_us(&cell, value);
+    }
+    ds_put_format(s, " %*s", width, ds_cstr(&cell));
     ds_destroy(&cell);
 }
 
@@ -162,27 +149,14 @@ put_plural(struct ds *s, uint64_t n, const char *noun)
     ds_put_format(s, " %s%s", noun, n == 1 ? "" : "s");
 }
 
-/* Appends a cell with 'value', ns or a number, of what 'stage' of 'kind'
- * is. */
-static void
-put_stage_cell(struct ds *s, int width, const struct cost_kind *kind,
-               size_t stage, uint64_t value)
-{
-    if (cost_stage_is_number(kind, stage)) {
-        put_count_cell(s, width, value);
-    } else {
-        put_us_cell(s, width, value);
-    }
-}
-
 /* Returns the width of a column whose highest value is 'max'. */
 static int
-stage_width(const struct cost_kind *kind, size_t stage, uint64_t max)
+cell_width(bool number, uint64_t max)
 {
     struct ds cell = DS_EMPTY_INITIALIZER;
     int width;
 
-    put_stage_cell(&cell, MIN_WIDTH, kind, stage, max);
+    put_cell(&cell, MIN_WIDTH, number, max);
     width = cell.length - 1;
     ds_destroy(&cell);
     return width;
@@ -221,6 +195,7 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
 {
     enum { MAX_LINES = 24, MAX_BAR = 40 };
     size_t n_edges = cost_hist_n_buckets(hist) - 1;
+    bool number = cost_stage_is_number(kind, stage);
     size_t first, last, step;
     uint64_t max = 0;
     int width;
@@ -238,8 +213,8 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
     if (first) {
         first = ROUND_DOWN(first - 1, step) + 1;
     }
-    width = stage_width(kind, stage,
-                        cost_hist_edge(hist, MIN(last + step, n_edges) - 1));
+    width = cell_width(number,
+                       cost_hist_edge(hist, MIN(last + step, n_edges) - 1));
 
     for (int pass = 0; pass < 2; pass++) {
         if (pass == 1) {
@@ -247,7 +222,7 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
 
             ds_put_format(s, "  %s%s, each # is %.*f %s%s\n",
                           kind->stages[stage].name,
-                          cost_stage_is_number(kind, stage) ? "" : " (us)",
+                          number ? "" : " (us)",
                           unit > 1 ? 1 : 0, unit, kind->event,
                           unit > 1 ? "s" : "");
         }
@@ -265,9 +240,9 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
                               : DIV_ROUND_UP(n * MAX_BAR, max));
 
                 ds_put_cstr(s, end <= n_edges ? "   <=" : "    >");
-                put_stage_cell(s, width, kind, stage,
-                               cost_hist_edge(hist, MIN(end, n_edges) - 1));
-                put_count_cell(s, 11, n);
+                put_cell(s, width, number,
+                         cost_hist_edge(hist, MIN(end, n_edges) - 1));
+                put_cell(s, 11, true, n);
                 ds_put_char(s, ' ');
                 ds_put_char_multiple(s, '#', len);
                 ds_chomp(s, ' ');
@@ -289,8 +264,8 @@ put_table(struct ds *s, const struct cost_block *block, bool numbers)
 
     for (size_t i = 0; i < kind->n_stages; i++) {
         if (cost_stage_is_number(kind, i) == numbers) {
-            width = MAX(width, stage_width(kind, i,
-                                           cost_hist_max(&block->hists[i])));
+            width = MAX(width, cell_width(numbers,
+                                          cost_hist_max(&block->hists[i])));
             any = true;
         }
     }
@@ -314,19 +289,14 @@ put_table(struct ds *s, const struct cost_block *block, bool numbers)
             continue;
         }
         ds_put_format(s, "  %-10s", stage->name);
-        put_count_cell(s, 21 - MAX(10, strlen(stage->name)), count);
-        put_us_cell(s, width, cost_hist_mean(hist) * (numbers ? 1000 : 1));
+        put_cell(s, 21 - MAX(10, strlen(stage->name)), true, count);
+        put_cell(s, width, false, cost_hist_mean(hist) * (numbers ? 1000 : 1));
         for (size_t j = 0; j < ARRAY_SIZE(percentiles); j++) {
-            double value = cost_hist_percentile(hist, percentiles[j].percent,
-                                                numbers);
-
-            if (numbers) {
-                put_count_cell(s, width, value);
-            } else {
-                put_us_cell(s, width, value);
-            }
+            put_cell(s, width, numbers,
+                     cost_hist_percentile(hist, percentiles[j].percent,
+                                          numbers));
         }
-        put_stage_cell(s, width, kind, i, cost_hist_max(hist));
+        put_cell(s, width, numbers, cost_hist_max(hist));
         ds_put_char(s, '\n');
     }
 }
@@ -463,12 +433,9 @@ put_account(struct ds *s, const struct cost_report *report,
     put_lost(s, block);
     ds_put_char(s, '\n');
     put_settings(s, account->kind);
-    if (cost_book_is_empty(&account->total)) {
-        cost_block_destroy(block);
-        return;
+    if (!cost_book_is_empty(&account->total)) {
+        put_book(s, report, request, &account->total, block);
     }
-
-    put_book(s, report, request, &account->total, block);
     cost_block_destroy(block);
     if (total) {
         ds_put_cstr(s, "  thread:");
@@ -494,63 +461,6 @@ put_account(struct ds *s, const struct cost_report *report,
             put_book(s, report, request, thread, block);
         }
         cost_block_destroy(block);
-    }
-}
-
-/* Appends the slowest events of 'account' to 's'. */
-static void
-put_slowest(struct ds *s, const struct cost_report *report,
-            const struct request *request, const struct cost_reading *account)
-{
-    size_t n = MIN(request->n_slowest, account->total.n_slowest);
-    const struct cost_kind *kind = account->kind;
-
-    ds_put_format(s, "%s: slowest %"PRIuSIZE" of ", account->name, n);
-    put_plural(s, cost_book_events(&account->total, COST_ALL_CLASSES),
-               kind->event);
-    ds_put_format(s, " in %.1f s\n", account->elapsed_ms / 1000.0);
-    for (size_t i = 0; i < n; i++) {
-        const struct cost_slow *slow = &account->total.slowest[i];
-        char *when = xastrftime_msec("%Y-%m-%d %H:%M:%S.###Z",
-                                     slow->entry.when_us / 1000, true);
-        struct json *json = json_object_create();
-        bool split = false;
-
-        ds_put_format(s, "%3"PRIuSIZE". ", i + 1);
-        put_us(s, slow->total_ns);
-        ds_put_cstr(s, " us");
-        if (slow->entry.excluded_ns) {
-            ds_put_cstr(s, ", without ");
-            put_us(s, slow->entry.excluded_ns);
-            ds_put_cstr(s, " us of events within it,");
-        }
-        ds_put_format(s, " at %s, thread %s, class ", when, slow->thread);
-        kind->format_class(slow->entry.class, s);
-        ds_put_cstr(s, ", ");
-        report->put_details(account->name, slow->details, s, json);
-        json_destroy(json);
-        ds_put_cstr(s, "\n    ");
-        for (int numbers = 0; numbers < 2; numbers++) {
-            for (size_t j = 0; j < cost_kind_total(kind); j++) {
-                if (!(slow->entry.known & (1u << j))
-                    || cost_stage_is_number(kind, j) != numbers) {
-                    continue;
-                }
-                ds_put_format(s, "%s %s ", numbers ? "," : "",
-                              kind->stages[j].name);
-                if (numbers) {
-                    put_count(s, slow->entry.stages[j]);
-                } else {
-                    put_us(s, slow->entry.stages[j]);
-                    split = true;
-                }
-            }
-            if (!numbers) {
-                ds_put_cstr(s, split ? " us" : " stages unknown");
-            }
-        }
-        ds_put_char(s, '\n');
-        free(when);
     }
 }
 
@@ -795,45 +705,73 @@ numbers_to_json(const struct cost_report *report,
     return json;
 }
 
-/* Returns the slowest events of 'account'. */
+/* Returns the slowest events of 'account' in JSON, and appends the same to the
+ * text 's'. */
 static struct json *
-slowest_to_json(const struct cost_report *report,
-                const struct request *request,
-                const struct cost_reading *account)
+report_slowest(const struct cost_report *report, const struct request *request,
+               const struct cost_reading *account, struct ds *s)
 {
-    struct json *json = account_to_json(account);
+    uint64_t n_events = cost_book_events(&account->total, COST_ALL_CLASSES);
+    size_t n = MIN(request->n_slowest, account->total.n_slowest);
     struct json *array = json_array_create_empty();
     const struct cost_kind *kind = account->kind;
-    size_t n = MIN(request->n_slowest, account->total.n_slowest);
+    struct json *json = account_to_json(account);
 
-    cost_report_put_integer(json, "events",
-                            cost_book_events(&account->total,
-                                             COST_ALL_CLASSES));
+    ds_put_format(s, "%s: slowest %"PRIuSIZE" of ", account->name, n);
+    put_plural(s, n_events, kind->event);
+    ds_put_format(s, " in %.1f s\n", account->elapsed_ms / 1000.0);
+    cost_report_put_integer(json, "events", n_events);
     for (size_t i = 0; i < n; i++) {
         const struct cost_slow *slow = &account->total.slowest[i];
+        char *class = class_name(kind, slow->entry.class);
         struct json *details = json_object_create();
         struct json *numbers = json_object_create();
         struct json *stages = json_object_create();
         struct json *event = json_object_create();
-        struct ds s = DS_EMPTY_INITIALIZER;
+        bool split = false;
 
         cost_report_put_integer(event, "total_ns", slow->total_ns);
         cost_report_put_integer(event, "excluded_ns", slow->entry.excluded_ns);
         cost_report_put_integer(event, "time_us", slow->entry.when_us);
         json_object_put_string(event, "thread", slow->thread);
-        put_string(event, "class", class_name(kind, slow->entry.class));
-        for (size_t j = 0; j < cost_kind_total(kind); j++) {
-            if (slow->entry.known & (1u << j)) {
-                cost_report_put_integer(
-                    cost_stage_is_number(kind, j) ? numbers : stages,
-                    kind->stages[j].name, slow->entry.stages[j]);
+        ds_put_format(s, "%3"PRIuSIZE". ", i + 1);
+        put_us(s, slow->total_ns);
+        ds_put_cstr(s, " us");
+        if (slow->entry.excluded_ns) {
+            ds_put_cstr(s, ", without ");
+            put_us(s, slow->entry.excluded_ns);
+            ds_put_cstr(s, " us of events within it,");
+        }
+        ds_put_strftime_msec(s, " at %Y-%m-%d %H:%M:%S.###Z",
+                             slow->entry.when_us / 1000, true);
+        ds_put_format(s, ", thread %s, class %s, ", slow->thread, class);
+        put_string(event, "class", class);
+        report->put_details(account->name, slow->details, s, details);
+        ds_put_cstr(s, "\n    ");
+        for (int number = 0; number < 2; number++) {
+            for (size_t j = 0; j < cost_kind_total(kind); j++) {
+                const char *name = kind->stages[j].name;
+                uint64_t value = slow->entry.stages[j];
+
+                if (!(slow->entry.known & (1u << j))
+                    || cost_stage_is_number(kind, j) != number) {
+                    continue;
+                }
+                ds_put_cstr(s, number ? ", " : " ");
+                ds_put_cstr(s, name);
+                put_cell(s, 0, number, value);
+                cost_report_put_integer(number ? numbers : stages, name,
+                                        value);
+                split |= !number;
+            }
+            if (!number) {
+                ds_put_cstr(s, split ? " us" : " stages unknown");
             }
         }
+        ds_put_char(s, '\n');
         json_object_put(event, "stages_ns", stages);
         json_object_put(event, "numbers", numbers);
-        report->put_details(account->name, slow->details, &s, details);
         json_object_put(event, "details", details);
-        ds_destroy(&s);
         json_array_add(array, event);
     }
     json_object_put(json, "slowest", array);
@@ -981,40 +919,6 @@ sort_accounts(const struct cost_accounts *all, int *n_retries)
     return sorted;
 }
 
-/* Returns which of the 'n' 'sums' is for 'kind'. */
-static struct cost_sum *
-find_sum(struct cost_sum *sums, size_t n, const struct cost_kind *kind)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (sums[i].book.kind == kind) {
-            return &sums[i];
-        }
-    }
-    OVS_NOT_REACHED();
-}
-
-/* Appends to 's' the names of the 'n' accounts in 'sorted'. */
-static void
-put_names(struct ds *s, const struct sorted_account *sorted, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        ds_put_format(s, "%s%s", i ? ", " : "",
-                      cost_account_name(sorted[i].account));
-    }
-}
-
-static struct json *
-names_to_json(const struct sorted_account *sorted, size_t n)
-{
-    struct json *array = json_array_create_empty();
-
-    for (size_t i = 0; i < n; i++) {
-        json_array_add(array, json_string_create(
-                           cost_account_name(sorted[i].account)));
-    }
-    return array;
-}
-
 /* Returns the names of those of the 'n' 'columns' that are shown and have all
  * of 'flags'. */
 static struct json *
@@ -1081,11 +985,12 @@ serialize_account(const struct cost_report *report,
                   const struct request *request,
                   const struct cost_reading *account, size_t *length)
 {
-    struct json *json = (request->slowest
-                         ? slowest_to_json(report, request, account)
-                         : numbers_to_json(report, request, account));
     struct ds s = DS_EMPTY_INITIALIZER;
+    struct json *json = (request->slowest
+                         ? report_slowest(report, request, account, &s)
+                         : numbers_to_json(report, request, account));
 
+    ds_clear(&s);
     json_to_ds(json, 0, &s);
     json_destroy(json);
     *length += s.length;
@@ -1106,8 +1011,10 @@ put_rest(struct ds *s, const struct cost_report *report,
         ds_put_cstr(s, "no room for ");
         put_plural(s, wanted_end - end, report->object);
         ds_put_format(s, " (use -skip %"PRIuSIZE" to see them): ", end);
-        put_names(s, &sorted[end], wanted_end - end);
-        ds_put_char(s, '\n');
+        for (size_t i = end; i < wanted_end; i++) {
+            ds_put_format(s, "%s%s", cost_account_name(sorted[i].account),
+                          i + 1 < wanted_end ? ", " : "\n");
+        }
     }
     if (wanted_end < all->n) {
         ds_put_cstr(s, "and ");
@@ -1205,7 +1112,7 @@ put_report(struct unixctl_worker_reply *reply,
             size_t before = s->length;
 
             if (request->slowest) {
-                put_slowest(s, report, request, &reading);
+                json_destroy(report_slowest(report, request, &reading, s));
             } else {
                 put_account(s, report, request, &reading);
             }
@@ -1215,9 +1122,11 @@ put_report(struct unixctl_worker_reply *reply,
             }
         }
         if (sums) {
-            struct cost_sum *total = find_sum(all.totals, all.n_kinds,
-                                              reading.kind);
+            struct cost_sum *total = all.totals;
 
+            while (total->book.kind != reading.kind) {
+                total++;
+            }
             total->n_accounts++;
             if (reading.cleared) {
                 total->since_us = MAX(total->since_us, reading.since_us);
@@ -1232,8 +1141,13 @@ put_report(struct unixctl_worker_reply *reply,
         json_object_put(json, "accounts", accounts);
         cost_report_put_integer(json, "omitted", all.n - (end - start));
         if (end < wanted_end) {
-            json_object_put(json, "left_out",
-                            names_to_json(&sorted[end], wanted_end - end));
+            struct json *names = json_array_create_empty();
+
+            for (size_t i = end; i < wanted_end; i++) {
+                json_array_add(names, json_string_create(
+                                   cost_account_name(sorted[i].account)));
+            }
+            json_object_put(json, "left_out", names);
         }
         if (missing) {
             json_object_put(json, "missing", missing);
@@ -1274,17 +1188,15 @@ do_show(void *request_, struct unixctl_worker_reply *reply)
         }
         put_report(reply, report, request);
         if (report->more && all) {
-            struct ds text = DS_EMPTY_INITIALIZER;
-            struct json *json = report->more(&text);
+            struct ds unused = DS_EMPTY_INITIALIZER;
+            struct json *json = report->more(reply->json ? &unused : s);
 
             if (reply->json) {
                 ds_put_char(s, ',');
                 json_to_ds(json, 0, s);
-            } else {
-                ds_put_buffer(s, text.string, text.length);
             }
             json_destroy(json);
-            ds_destroy(&text);
+            ds_destroy(&unused);
         }
     }
     if (reply->json && all) {
@@ -1308,23 +1220,6 @@ do_clear(void *request_, struct unixctl_worker_reply *reply)
 
 /* Commands, in the main thread. */
 
-/* Parses 'arg', the argument of -n, into '*n'. */
-static char *
-parse_n(const char *arg, size_t *n)
-{
-    unsigned int value;
-
-    if (!strcmp(arg, "all")) {
-        *n = SIZE_MAX;
-    } else if (str_to_uint(arg, 10, &value) && value) {
-        *n = value;
-    } else {
-        return xasprintf("\"%s\" is neither a positive number nor \"all\"",
-                         arg);
-    }
-    return NULL;
-}
-
 /* Sets '*class' to that of 'report' named 's'.  Returns false if there is no
  * such class. */
 static bool
@@ -1332,33 +1227,34 @@ class_from_string(const struct cost_report *report, const char *s,
                   size_t *class)
 {
     const struct cost_kind *kind = report->kinds[0];
-    struct ds name = DS_EMPTY_INITIALIZER;
-    bool found = false;
 
     if (report->class_from_string) {
         return report->class_from_string(s, class);
     }
-    for (size_t i = 0; i < kind->n_classes && !found; i++) {
-        ds_clear(&name);
-        kind->format_class(i, &name);
-        found = name.length && !strcmp(s, ds_cstr(&name));
-        *class = found ? i : *class;
+    for (size_t i = 0; s[0] && i < kind->n_classes; i++) {
+        char *name = class_name(kind, i);
+        bool found = !strcmp(s, name);
+
+        free(name);
+        if (found) {
+            *class = i;
+            return true;
+        }
     }
-    ds_destroy(&name);
-    return found;
+    return false;
 }
 
 /* Parses 'option' into 'request'.  'arg' is what follows, or NULL, and
- * '*uses_arg' becomes true if that is its argument.  'show' says whether it
- * may be any option of PREFIX/cost-show, or of cost/show if 'request' is for
- * no report alone.  Returns NULL if successful, otherwise an error message
- * that the caller must free. */
+ * '*uses_arg' becomes true if that is its argument.  Returns NULL if
+ * successful, otherwise an error message that the caller must free. */
 static char *
-parse_option(struct request *request, bool show, const char *option,
-             const char *arg, bool *uses_arg)
+parse_option(struct request *request, const char *option, const char *arg,
+             bool *uses_arg)
 {
     const struct cost_report *report = request->report;
+    bool show = !request->slowest;
     bool class = show && report;
+    unsigned int value;
 
     *uses_arg = true;
     if (show && !strcmp(option, "-hist")) {
@@ -1380,11 +1276,15 @@ parse_option(struct request *request, bool show, const char *option,
     } else if (!strcmp(option, "-n")) {
         if (!arg) {
             return xstrdup("-n needs an argument (a number, or \"all\")");
+        } else if (!strcmp(arg, "all")) {
+            request->n_accounts = SIZE_MAX;
+        } else if (str_to_uint(arg, 10, &value) && value) {
+            request->n_accounts = value;
+        } else {
+            return xasprintf("\"%s\" is neither a positive number nor "
+                             "\"all\"", arg);
         }
-        return parse_n(arg, &request->n_accounts);
     } else if (!strcmp(option, "-skip")) {
-        unsigned int value;
-
         if (!arg || !str_to_uint(arg, 10, &value)) {
             return xstrdup("-skip needs a number as its argument");
         }
@@ -1418,16 +1318,15 @@ parse_report(struct request *request, const char *name)
     return ds_steal_cstr(&s);
 }
 
-/* Parses the arguments of PREFIX/cost-show or, if 'request' is for no report
- * alone, of cost/show or, if 'show' is false, of PREFIX/cost-slowest, which
- * may have a number first.  Returns NULL if successful, otherwise an error
- * message that the caller must free. */
+/* Parses the arguments of PREFIX/cost-show or PREFIX/cost-slowest, which may
+ * have a number first, or, if 'request' is for no report alone, of cost/show.
+ * Returns NULL if successful, otherwise an error message that the caller must
+ * free. */
 static char *
-parse_request(struct request *request, bool show, int argc,
-              const char *argv[])
+parse_request(struct request *request, int argc, const char *argv[])
 {
+    size_t n_names = 0, n_max = request->slowest ? 2 : 1;
     const char *names[2];
-    size_t n_names = 0, n_max = show ? 1 : 2;
     bool options = true;
     bool number = false;
 
@@ -1440,7 +1339,7 @@ parse_request(struct request *request, bool show, int argc,
         } else if (options && argv[i][0] == '-') {
             const char *arg = i + 1 < argc ? argv[i + 1] : NULL;
             bool uses_arg;
-            char *error = parse_option(request, show, argv[i], arg, &uses_arg);
+            char *error = parse_option(request, argv[i], arg, &uses_arg);
 
             if (error) {
                 return error;
@@ -1457,14 +1356,14 @@ parse_request(struct request *request, bool show, int argc,
                              "\"%s\"", request->report->object,
                              names[n_names - 1], argv[i]);
         } else {
-            if (!show && options && !n_names) {
+            if (request->slowest && options && !n_names) {
                 number = isdigit((unsigned char) argv[i][0]);
             }
             names[n_names++] = argv[i];
         }
     }
 
-    if (!show && (number || n_names == 2)) {
+    if (number || n_names == 2) {
         unsigned int n;
 
         if (!str_to_uint(names[0], 10, &n) || n < 1 || n > COST_MAX_SLOWEST) {
@@ -1519,7 +1418,7 @@ cost_show(struct unixctl_conn *conn, int argc, const char *argv[],
 {
     struct request *request = request_create(report, false);
 
-    submit(conn, request, parse_request(request, true, argc, argv), do_show);
+    submit(conn, request, parse_request(request, argc, argv), do_show);
 }
 
 static void
@@ -1528,7 +1427,7 @@ cost_slowest(struct unixctl_conn *conn, int argc, const char *argv[],
 {
     struct request *request = request_create(report, true);
 
-    submit(conn, request, parse_request(request, false, argc, argv), do_show);
+    submit(conn, request, parse_request(request, argc, argv), do_show);
 }
 
 static void
@@ -1562,8 +1461,12 @@ columns_to_json(const struct cost_kind *kind,
 
     for (size_t i = 0; i < n; i++) {
         const struct cost_column *column = &columns[i];
-        struct json *json = json_object_create();
+        struct json *json;
 
+        if (column->flags & COST_HIDDEN) {
+            continue;
+        }
+        json = json_object_create();
         json_object_put_string(json, "name", column->name);
         json_object_put_string(json, "help", column->help);
         if (stages) {
@@ -1580,11 +1483,7 @@ columns_to_json(const struct cost_kind *kind,
             json_object_put(json, "lost", json_boolean_create(
                                 (column->flags & COST_LOST) != 0));
         }
-        if (!(column->flags & COST_HIDDEN)) {
-            json_array_add(array, json);
-        } else {
-            json_destroy(json);
-        }
+        json_array_add(array, json);
     }
     return array;
 }

@@ -456,13 +456,12 @@ report_limits(struct ds *s)
 
         for (size_t i = 0; i < MIN(cost->n_moves, N_MOVES); i++) {
             const struct limit_move *move = &cost->moves[i];
-            char *when = xastrftime_msec("%Y-%m-%d %H:%M:%S.###Z", move->when,
-                                         true);
             struct json *object = json_object_create();
 
-            ds_put_format(s, "  %s %s from %u to %u\n    ", when,
-                          limits[move->why], move->from, move->to);
-            free(when);
+            ds_put_strftime_msec(s, "  %Y-%m-%d %H:%M:%S.###Z ", move->when,
+                                 true);
+            ds_put_format(s, "%s from %u to %u\n    ", limits[move->why],
+                          move->from, move->to);
             cost_report_put_integer(object, "time_us", move->when * 1000);
             json_object_put_string(object, "reason", limits[move->why]);
             cost_report_put_integer(object, "from", move->from);
