@@ -318,16 +318,6 @@ nl_cost_stop(struct nl_cost *call, int error)
 
 /* Reporting. */
 
-/* Returns the name of the device that 'd' is about, which may be stored
- * in 'device', or NULL if there is none, or none any more. */
-static const char *
-get_device(const struct details *d, char device[IFNAMSIZ])
-{
-    return (d->ifindex ? if_indextoname(d->ifindex, device)
-            : d->name[0] ? d->name
-            : NULL);
-}
-
 /* Returns the name of the message that 'd' is about, which the caller
  * must free, or NULL if it is not known. */
 static char *
@@ -356,21 +346,23 @@ nl_cost_put_details(const char *account OVS_UNUSED, const uint64_t *words,
     const struct details *d = (const void *) words;
     char *message = get_message(d);
     char buf[IFNAMSIZ];
-    const char *device = get_device(d, buf);
+    /* NULL if there is none, or none any more. */
+    const char *device = (d->ifindex ? if_indextoname(d->ifindex, buf)
+                          : d->name[0] ? d->name
+                          : NULL);
 
     cost_report_put_integer(json, "nlmsg_type", d->type);
-    if (!message) {
-        ds_put_format(s, "nlmsg_type %"PRIu16, d->type);
-    }
     if (d->command) {
         cost_report_put_integer(json, "command", d->command);
-        if (!message) {
-            ds_put_format(s, ", command %"PRIu8, d->command);
-        }
     }
     if (message) {
         ds_put_cstr(s, message);
         json_object_put(json, "message", json_string_create_nocopy(message));
+    } else {
+        ds_put_format(s, "nlmsg_type %"PRIu16, d->type);
+        if (d->command) {
+            ds_put_format(s, ", command %"PRIu8, d->command);
+        }
     }
     if (d->ifindex) {
         cost_report_put_integer(json, "ifindex", d->ifindex);

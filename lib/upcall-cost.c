@@ -449,7 +449,6 @@ put_details(const char *account, const uint64_t *words, struct ds *s,
     const struct upcall_cost_details *details = (const void *) words;
     odp_port_t port_no = details->flow.in_port.odp_port;
     char *name = port_name(account, port_no);
-
     size_t flow;
 
     ds_put_format(s, "dp port %"PRIu32, port_no);
