@@ -979,22 +979,27 @@ report_to_json(const struct cost_report *report,
     return json;
 }
 
-/* Returns 'account' in JSON, serialized. */
-static struct json *
-serialize_account(const struct cost_report *report,
-                  const struct request *request,
-                  const struct cost_reading *account, size_t *length)
+/* Makes 's', which is empty, what the reply to 'request' has of 'account', in
+ * JSON if 'json'. */
+static void
+format_account(struct ds *s, bool json, const struct cost_report *report,
+               const struct request *request,
+               const struct cost_reading *account)
 {
-    struct ds s = DS_EMPTY_INITIALIZER;
-    struct json *json = (request->slowest
-                         ? report_slowest(report, request, account, &s)
-                         : numbers_to_json(report, request, account));
+    struct json *object = NULL;
 
-    ds_clear(&s);
-    json_to_ds(json, 0, &s);
-    json_destroy(json);
-    *length += s.length;
-    return serialized(&s);
+    if (request->slowest) {
+        object = report_slowest(report, request, account, s);
+    } else if (json) {
+        object = numbers_to_json(report, request, account);
+    } else {
+        put_account(s, report, request, account);
+    }
+    if (json) {
+        ds_clear(s);
+        json_to_ds(object, 0, s);
+    }
+    json_destroy(object);
 }
 
 /* Appends to 's' what comes after the accounts from 'start' to 'end', up to
@@ -1057,7 +1062,6 @@ put_report(struct unixctl_worker_reply *reply,
     int n_retries = MAX_RETRIES;
     struct sorted_account *sorted;
     struct ds *s = &reply->body;
-    size_t first_length = s->length;
     struct cost_accounts all;
     size_t length = 0;
     bool sums;
@@ -1097,29 +1101,20 @@ put_report(struct unixctl_worker_reply *reply,
             }
             continue;
         }
-        if (i >= start && i < end && json) {
-            struct json *account = serialize_account(report, request, &reading,
-                                                     &length);
+        if (i >= start && i < end) {
+            struct ds account = DS_EMPTY_INITIALIZER;
 
+            format_account(&account, reply->json, report, request, &reading);
+            length += account.length;
             /* There is one account at least, so that a client gets ahead. */
             if (i > start && length > max_length) {
-                json_destroy(account);
                 end = i;
+            } else if (json) {
+                json_array_add(accounts, serialized(&account));
             } else {
-                json_array_add(accounts, account);
+                ds_put_buffer(s, account.string, account.length);
             }
-        } else if (i >= start && i < end) {
-            size_t before = s->length;
-
-            if (request->slowest) {
-                json_destroy(report_slowest(report, request, &reading, s));
-            } else {
-                put_account(s, report, request, &reading);
-            }
-            if (i > start && s->length - first_length > max_length) {
-                ds_truncate(s, before);
-                end = i;
-            }
+            ds_destroy(&account);
         }
         if (sums) {
             struct cost_sum *total = all.totals;
