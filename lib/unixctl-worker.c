@@ -60,28 +60,20 @@ static uint64_t main_seqno;
 
 /* The worker. */
 
-/* Waits for, and returns, the next job. */
-static struct job *
-next_job(void)
-{
-    struct job *job;
-
-    ovsrcu_quiesce_start();
-    ovs_mutex_lock(&mutex);
-    while (held || ovs_list_is_empty(&todo)) {
-        ovs_mutex_cond_wait(&cond, &mutex);
-    }
-    job = CONTAINER_OF(ovs_list_pop_front(&todo), struct job, list_node);
-    ovs_mutex_unlock(&mutex);
-    ovsrcu_quiesce_end();
-    return job;
-}
-
 static void *
 worker_main(void *aux OVS_UNUSED)
 {
     for (;;) {
-        struct job *job = next_job();
+        struct job *job;
+
+        ovsrcu_quiesce_start();
+        ovs_mutex_lock(&mutex);
+        while (held || ovs_list_is_empty(&todo)) {
+            ovs_mutex_cond_wait(&cond, &mutex);
+        }
+        job = CONTAINER_OF(ovs_list_pop_front(&todo), struct job, list_node);
+        ovs_mutex_unlock(&mutex);
+        ovsrcu_quiesce_end();
 
         job->cb(job->aux, &job->reply);
 
