@@ -25,6 +25,7 @@
 #include "cost-clock.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
+#include "sset.h"
 #include "timeval.h"
 #include "unixctl.h"
 #include "unixctl-worker.h"
@@ -1215,20 +1216,31 @@ do_clear(void *request_, struct unixctl_worker_reply *reply)
 
 /* Commands, in the main thread. */
 
-/* Sets '*class' to that of 'report' named 's'.  Returns false if there is no
+/* Returns true if 'a' and 'b' are names of the same class, such as "A+B+C" and
+ * "A+C+B": what follows the first part may be in any order. */
+static bool
+same_class(const char *a, const char *b)
+{
+    struct sset parts_a, parts_b;
+    bool same;
+
+    sset_from_delimited_string(&parts_a, a, "+");
+    sset_from_delimited_string(&parts_b, b, "+");
+    same = (strlen(a) == strlen(b) && !strncmp(a, b, strcspn(a, "+"))
+            && sset_equals(&parts_a, &parts_b));
+    sset_destroy(&parts_a);
+    sset_destroy(&parts_b);
+    return same;
+}
+
+/* Sets '*class' to that of 'kind' named 's'.  Returns false if there is no
  * such class. */
 static bool
-class_from_string(const struct cost_report *report, const char *s,
-                  size_t *class)
+class_from_string(const struct cost_kind *kind, const char *s, size_t *class)
 {
-    const struct cost_kind *kind = report->kinds[0];
-
-    if (report->class_from_string) {
-        return report->class_from_string(s, class);
-    }
     for (size_t i = 0; s[0] && i < kind->n_classes; i++) {
         char *name = class_name(kind, i);
-        bool found = !strcmp(s, name);
+        bool found = same_class(name, s);
 
         free(name);
         if (found) {
@@ -1264,7 +1276,8 @@ parse_option(struct request *request, const char *option, const char *arg,
         } else if (!arg) {
             return xasprintf("-class needs an argument (%s)",
                              report->class_help);
-        } else if (!class_from_string(report, arg, &request->class)) {
+        } else if (!class_from_string(report->kinds[0], arg,
+                                      &request->class)) {
             return xasprintf("no class \"%s\" (a class is %s)", arg,
                              report->class_help);
         }

@@ -38,8 +38,7 @@ struct json;
  *
  * python/ovs/cost/schema-1.json is the schema of what is in JSON. */
 
-/* What the commands report.  Static.  The worker calls the functions, but
- * 'class_from_string', which is for the main thread. */
+/* What the commands report.  Static.  The worker calls the functions. */
 struct cost_report {
     const char *prefix;                 /* Of commands, such as "upcall". */
     const char *object;                 /* What an account stands for, such as
@@ -48,10 +47,6 @@ struct cost_report {
     size_t n_kinds;                     /* At least one.  All of them have the
                                          * same 'config'. */
 
-    /* Sets '*class' to that named so.  Returns false if there is no such
-     * class.  Or NULL if a class has no name but that of the first kind's
-     * 'format_class'. */
-    bool (*class_from_string)(const char *, size_t *class);
     const char *class_help;             /* Describes all classes. */
 
     /* Appends the details of a slow event of 'account' to a text and adds them

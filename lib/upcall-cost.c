@@ -324,35 +324,6 @@ upcall_cost_lost_lock(struct cost_recorder *recorder,
 
 /* Reporting. */
 
-/* Sets '*class' to that named 's'.  The features may be in any order.  Returns
- * false if there is no such class. */
-static bool
-upcall_cost_class_from_string(const char *s, size_t *class)
-{
-    char *copy = xstrdup(s);
-    char *next = copy;
-    char *name = strsep(&next, "+");
-    bool ok = false;
-
-    for (size_t i = 0; i < UPCALL_COST_N_TYPES; i++) {
-        if (!strcmp(name, type_names[i])) {
-            *class = i << UPCALL_COST_N_FEATURES;
-            ok = true;
-        }
-    }
-    while (ok && (name = strsep(&next, "+"))) {
-        ok = false;
-        for (size_t i = 0; i < UPCALL_COST_N_FEATURES; i++) {
-            if (!strcmp(name, feature_names[i]) && !(*class & (1u << i))) {
-                *class |= 1u << i;
-                ok = true;
-            }
-        }
-    }
-    free(copy);
-    return ok;
-}
-
 /* A port whose name is looked up. */
 struct port_lookup {
     const char *account;                /* Name of the datapath. */
@@ -360,6 +331,9 @@ struct port_lookup {
     char *name;                         /* NULL if there is no such port. */
 };
 
+/* Sets the name in 'lookup_' to that which the port has now.  Only the main
+ * thread opens datapaths: whoever closes one last destroys it, if it has been
+ * deleted meanwhile. */
 static void
 lookup_port_name(void *lookup_)
 {
@@ -378,20 +352,6 @@ lookup_port_name(void *lookup_)
     }
     free(dp_name);
     free(type);
-}
-
-/* Returns the name that 'port_no' has now in the datapath named 'account', or
- * NULL.  The caller must free it.
- *
- * Only the main thread opens datapaths: whoever closes one last destroys it,
- * if it has been deleted meanwhile. */
-static char *
-port_name(const char *account, odp_port_t port_no)
-{
-    struct port_lookup lookup = { account, port_no, NULL };
-
-    unixctl_worker_call_main(lookup_port_name, &lookup);
-    return lookup.name;
 }
 
 /* Appends 'flow' to 's' in the notation of "ovs-appctl dpctl/dump-flows" and
@@ -447,15 +407,18 @@ put_details(const char *account, const uint64_t *words, struct ds *s,
             struct json *json)
 {
     const struct upcall_cost_details *details = (const void *) words;
-    odp_port_t port_no = details->flow.in_port.odp_port;
-    char *name = port_name(account, port_no);
+    struct port_lookup port = {
+        .account = account, .port_no = details->flow.in_port.odp_port
+    };
     size_t flow;
 
-    ds_put_format(s, "dp port %"PRIu32, port_no);
-    cost_report_put_integer(json, "dp_port", odp_to_u32(port_no));
-    if (name) {
-        ds_put_format(s, " (%s)", name);
-        json_object_put(json, "port_name", json_string_create_nocopy(name));
+    unixctl_worker_call_main(lookup_port_name, &port);
+    ds_put_format(s, "dp port %"PRIu32, port.port_no);
+    cost_report_put_integer(json, "dp_port", odp_to_u32(port.port_no));
+    if (port.name) {
+        ds_put_format(s, " (%s)", port.name);
+        json_object_put(json, "port_name",
+                        json_string_create_nocopy(port.name));
     }
     ds_put_format(s, ", %"PRIu64" bytes\n     ", details->packet_len);
     cost_report_put_integer(json, "packet_bytes", details->packet_len);
@@ -477,7 +440,6 @@ upcall_cost_init(void)
         .object = "datapath",
         .kinds = kinds,
         .n_kinds = ARRAY_SIZE(kinds),
-        .class_from_string = upcall_cost_class_from_string,
         .class_help = "miss, slow-path, controller, sflow, ipfix, sample, bad "
                       "or unknown, followed by any of +ct, +nat, "
                       "+recirc, +tunnel",
