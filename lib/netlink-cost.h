@@ -68,7 +68,7 @@ enum nl_cost_stage { NL_COST_STAGES(COST_ENUM) };
            "The socket's buffer was full, and the kernel has dropped "        \
            "messages that did not fit.")
 
-enum nl_cost_counter { NL_COST_COUNTERS(COST_ENUM) NL_COST_N_COUNTERS };
+enum nl_cost_counter { NL_COST_COUNTERS(COST_ENUM) };
 
 /* Kinds of calls. */
 enum nl_cost_op {

@@ -231,13 +231,13 @@ writer_main(void *writer_)
 
 static void
 start_writers(struct writer *writers, size_t n, struct cost_account *account,
-              uint64_t n_events)
+              uint64_t n_events, struct latch *exit_latch)
 {
     for (size_t i = 0; i < n; i++) {
         writers[i].account = account;
         writers[i].id = i;
         writers[i].n_events = n_events;
-        writers[i].exit_latch = NULL;
+        writers[i].exit_latch = exit_latch;
         writers[i].thread = ovs_thread_create("writer", writer_main,
                                               &writers[i]);
     }
@@ -260,7 +260,7 @@ check_concurrent_read(struct cost_account *account)
     struct writer writers[N_WRITERS];
     uint64_t seen = 0;
 
-    start_writers(writers, N_WRITERS, account, N_EVENTS);
+    start_writers(writers, N_WRITERS, account, N_EVENTS, NULL);
     while (seen < N_WRITERS * N_EVENTS) {
         struct read *r = read_kind(kinds);
         uint64_t n = cost_block_events(r->sum);
@@ -290,7 +290,7 @@ check_thread_exit(struct cost_account *account)
     struct read *r;
 
     for (int i = 0; i < N_ROUNDS; i++) {
-        start_writers(writers, N_WRITERS, account, N_EVENTS);
+        start_writers(writers, N_WRITERS, account, N_EVENTS, NULL);
         if (i % 3 == 0) {
             ovs_assert(read_count() <= (i + 1) * N_WRITERS * N_EVENTS);
         }
@@ -340,7 +340,7 @@ check_concurrent_clear(struct cost_account *account)
     enum { N_WRITERS = 4, N_EVENTS = 50000 };
     struct writer writers[N_WRITERS];
 
-    start_writers(writers, N_WRITERS, account, N_EVENTS);
+    start_writers(writers, N_WRITERS, account, N_EVENTS, NULL);
     for (int i = 0; i < 200; i++) {
         struct read *r;
 
@@ -1144,14 +1144,8 @@ run_benchmark(struct ovs_cmdl_context *ctx)
     struct latch latch;
 
     latch_init(&latch);
-    for (int i = 0; i < N_THREADS; i++) {
-        writers[i].account = account;
-        writers[i].id = i;
-        writers[i].n_events = i < N_BUSY ? UINT64_MAX : 100;
-        writers[i].exit_latch = &latch;
-        writers[i].thread = ovs_thread_create("writer", writer_main,
-                                              &writers[i]);
-    }
+    start_writers(writers, N_BUSY, account, UINT64_MAX, &latch);
+    start_writers(&writers[N_BUSY], N_THREADS - N_BUSY, account, 100, &latch);
     xnanosleep(500000000);
     start = seconds();
     for (int i = 0; i < N_READS; i++) {

@@ -133,7 +133,7 @@ print_counters(const char *name, enum nl_cost_op op)
     struct cost_block *block = read_calls(name, op);
 
     printf("%s %s:", name, ops[op]);
-    for (size_t i = 0; i < NL_COST_N_COUNTERS; i++) {
+    for (size_t i = 0; i < nl_cost_kind.n_counters; i++) {
         uint64_t n = cost_block_counter(block, i);
 
         if (n) {
