@@ -20,8 +20,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "cost.h"
 #include "cost-clock.h"
+#include "cost-recorder.h"
 #include "ovs-thread.h"
 
 /* Timing an event.

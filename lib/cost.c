@@ -21,7 +21,6 @@
 #include "cost-clock.h"
 #include "openvswitch/vlog.h"
 #include "ovs-thread.h"
-#include "random.h"
 #include "simap.h"
 #include "smap.h"
 #include "sset.h"
@@ -29,14 +28,6 @@
 #include "util.h"
 
 VLOG_DEFINE_THIS_MODULE(cost);
-
-/* For a function that recording an event calls now and then: were it inlined,
- * recording would have to save registers for it each time. */
-#if __GNUC__
-#define COST_COLD __attribute__((__noinline__, __cold__))
-#else
-#define COST_COLD
-#endif
 
 struct cost_account {
     struct ovs_list list_node;          /* In 'accounts'. */
@@ -77,13 +68,6 @@ static struct ovs_list configs OVS_GUARDED_BY(config_mutex)
     = OVS_LIST_INITIALIZER(&configs);
 static struct smap settings OVS_GUARDED_BY(config_mutex)
     = SMAP_INITIALIZER(&settings);
-
-/* The most bursts of an output queue that go with one cost_sample(), twice. */
-#define TALLIES 64
-
-/* No event is of its class. */
-#define NO_CLASS UINT32_MAX
-struct cost_data cost_no_data = { .latest_class = NO_CLASS };
 
 /* Configuration. */
 
@@ -207,74 +191,6 @@ cost_config_register(struct cost_config *config)
     ovs_mutex_unlock(&config_mutex);
 }
 
-/* Data of recorders. */
-
-static struct cost_classes *
-data_classes(const struct cost_data *data)
-{
-    return ovsrcu_get(struct cost_classes *, &data->classes);
-}
-
-/* Frees 'data', which no thread can be using any more. */
-static void
-data_destroy(struct cost_data *data)
-{
-    struct cost_classes *classes = data_classes(data);
-
-    for (size_t i = 0; i < classes->n; i++) {
-        cost_block_destroy(ovsrcu_get(struct cost_block *,
-                                      &classes->blocks[i]));
-    }
-    free(classes);
-    cost_slowest_destroy(ovsrcu_get(struct cost_slowest *, &data->slowest));
-    cost_free(data, sizeof *data);
-}
-
-/* Takes away from 'recorder' what it has recorded, if anything.  Its thread
- * may be about to add an event, which is gone, too. */
-static void
-recorder_take_data(struct cost_recorder *recorder)
-{
-    struct cost_data *data = atomic_exchange(&recorder->data.p, &cost_no_data);
-
-    if (data != &cost_no_data) {
-        ovsrcu_postpone(data_destroy, data);
-    }
-}
-
-/* Makes 'book' what 'recorder' has recorded, with the slowest events only if
- * 'slowest'.  Returns false if that can't be had now, because the recording
- * thread is stopped in the middle of it.  The calling thread must not be
- * quiescent. */
-static bool
-recorder_read(const struct cost_recorder *recorder, bool slowest,
-              struct cost_book *book)
-{
-    const struct cost_data *data = ovsrcu_get(struct cost_data *,
-                                              &recorder->data);
-    const struct cost_classes *classes;
-    const struct cost_slowest *from;
-
-    cost_book_init(book, recorder->kind, recorder->thread);
-    if (data == &cost_no_data) {
-        return true;
-    }
-    classes = data_classes(data);
-    for (size_t i = 0; i < classes->n; i++) {
-        const struct cost_block *block = ovsrcu_get(struct cost_block *,
-                                                    &classes->blocks[i]);
-
-        if (block) {
-            book->classes[i] = cost_block_read(block);
-            if (!book->classes[i]) {
-                return false;
-            }
-        }
-    }
-    from = ovsrcu_get(struct cost_slowest *, &data->slowest);
-    return !slowest || !from || cost_book_read_slowest(book, from);
-}
-
 /* Accounts. */
 
 static void
@@ -383,15 +299,14 @@ remove_recorder(struct cost_account *account, size_t idx)
         account->exited = xmalloc(sizeof *account->exited);
         cost_book_init(account->exited, account->kind, "exited");
     }
-    recorder_read(recorder, true, &book);
+    cost_recorder_read(recorder, true, &book);
     cost_book_add(account->exited, &book);
     cost_book_uninit(&book);
-    recorder_take_data(recorder);
 
     account->n_recorders--;
     memmove(&account->recorders[idx], &account->recorders[idx + 1],
             (account->n_recorders - idx) * sizeof *account->recorders);
-    cost_free(recorder, sizeof *recorder);
+    cost_recorder_free(recorder);
 }
 
 /* Destroys 'account', which may be NULL, and those of its recorders that have
@@ -424,16 +339,6 @@ cost_account_destroy(struct cost_account *account)
     account_unref(account);
 }
 
-/* Returns how many events to go until one is sampled, at random, so that 1 in
- * 'interval' is. */
-static uint32_t
-sample_gap(uint32_t interval)
-{
-    return (interval > 1 ? 1 + random_range(2 * interval - 1)
-            : interval ? 1
-            : UINT32_MAX);
-}
-
 /* Creates and returns a recorder of 'account' for a thread that is called
  * 'thread', a name that another recorder may have, too.  The caller owns it,
  * and makes sure that one thread at a time uses it, which may be any.  Any
@@ -441,16 +346,10 @@ sample_gap(uint32_t interval)
 struct cost_recorder *
 cost_recorder_create(struct cost_account *account, const char *thread)
 {
-    struct cost_recorder *recorder = cost_alloc(sizeof *recorder);
+    struct cost_recorder *recorder = cost_recorder_alloc(account->kind,
+                                                         thread);
 
-    ovsrcu_init(&recorder->data, &cost_no_data);
-    recorder->kind = account->kind;
     recorder->account = account;
-    recorder->sample_interval = cost_sample_interval(account->kind->config);
-    recorder->sample_in = sample_gap(recorder->sample_interval);
-    recorder->tally_class = NO_CLASS;
-    ovs_strlcpy(recorder->thread, thread, sizeof recorder->thread);
-
     ovs_mutex_lock(&account->mutex);
     if (account->n_recorders >= account->allocated_recorders) {
         account->recorders = x2nrealloc(account->recorders,
@@ -599,7 +498,7 @@ cost_account_read(struct cost_account *account, bool slowest,
     cost_book_init(&reading->total, account->kind, "");
     reading->n_threads = 0;
     for (size_t i = 0; i < account->n_recorders && ok; i++) {
-        ok = recorder_read(account->recorders[i], slowest,
+        ok = cost_recorder_read(account->recorders[i], slowest,
                            &reading->threads[reading->n_threads++]);
     }
     if (ok) {
@@ -638,7 +537,7 @@ account_clear(struct cost_account *account)
 {
     ovs_mutex_lock(&account->mutex);
     for (size_t i = 0; i < account->n_recorders; i++) {
-        recorder_take_data(account->recorders[i]);
+        cost_recorder_take_data(account->recorders[i]);
     }
     account_drop_exited(account);
     account->cleared = true;
@@ -696,298 +595,4 @@ cost_get_memory_usage(struct simap *usage)
     ovs_mutex_lock(&accounts_mutex);
     simap_increase(usage, "cost-accounts", n_accounts);
     ovs_mutex_unlock(&accounts_mutex);
-}
-
-/* Recording. */
-
-/* Chooses the event of 'recorder' to be sampled after this one, which is, for
- * 'interval', the configured one. */
-void COST_COLD
-cost_sample__(struct cost_recorder *recorder, uint32_t interval)
-{
-    recorder->sample_interval = interval;
-    recorder->sample_in = sample_gap(interval);
-}
-
-/* Makes place in 'data' for class 'idx'. */
-static struct cost_classes *
-data_grow_classes(struct cost_data *data, size_t idx)
-{
-    struct cost_classes *old = data_classes(data);
-    size_t n_old = old ? old->n : 0;
-    struct cost_classes *new;
-
-    new = xmalloc(sizeof *new + (idx + 1) * sizeof new->blocks[0]);
-    new->n = idx + 1;
-    for (size_t i = 0; i < new->n; i++) {
-        ovsrcu_init(&new->blocks[i],
-                    (i < n_old ? ovsrcu_get_protected(struct cost_block *,
-                                                      &old->blocks[i])
-                     : NULL));
-    }
-    ovsrcu_set(&data->classes, new);
-    if (old) {
-        ovsrcu_postpone(free, old);
-    }
-    return new;
-}
-
-/* Makes 'block' that of the class that was recorded last. */
-static void
-data_set_latest(struct cost_data *data, struct cost_block *block)
-{
-    ovsrcu_set(&data_classes(data)->blocks[data->latest_class], block);
-    data->latest = block;
-}
-
-/* Returns 'recorder''s data, which is created if necessary, after making
- * 'class' the latest one. */
-static struct cost_data * COST_COLD
-recorder_prepare(struct cost_recorder *recorder, size_t class)
-{
-    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
-    struct cost_classes *classes;
-    bool new = data == &cost_no_data;
-
-    if (new) {
-        data = cost_alloc(sizeof *data);
-        ovsrcu_init(&data->slowest, NULL);
-        ovsrcu_init(&data->classes, NULL);
-        recorder->tally_class = NO_CLASS;
-    }
-    classes = data_classes(data);
-    if (!classes || class >= classes->n) {
-        classes = data_grow_classes(data, class);
-    }
-    data->latest_class = class;
-    data->latest = ovsrcu_get_protected(struct cost_block *,
-                                        &classes->blocks[class]);
-    if (!data->latest) {
-        data_set_latest(data, cost_block_create(recorder->kind));
-    }
-    if (new) {
-        ovsrcu_set(&recorder->data, data);
-    }
-    return data;
-}
-
-/* Makes 'new' the block of 'recorder''s latest class. */
-static void COST_COLD
-replace_latest(struct cost_recorder *recorder, struct cost_data *data,
-               struct cost_block *new)
-{
-    ovsrcu_postpone(cost_block_destroy, data->latest);
-    data_set_latest(data, new);
-    recorder->tally_class = NO_CLASS;
-}
-
-/* Makes sure that no number of 32 bits in 'data' gets too large. */
-static void COST_COLD
-widen_all(struct cost_recorder *recorder, struct cost_data *data)
-{
-    struct cost_classes *classes = data_classes(data);
-    uint32_t class = data->latest_class;
-
-    for (size_t i = 0; i < classes->n; i++) {
-        data->latest_class = i;
-        data->latest = ovsrcu_get_protected(struct cost_block *,
-                                            &classes->blocks[i]);
-        if (data->latest) {
-            replace_latest(recorder, data, cost_block_widen(data->latest));
-        }
-    }
-    data->n_max = 0;
-    recorder_prepare(recorder, class);
-}
-
-/* Puts 'entry' among the slowest of 'recorder'. */
-static void COST_COLD
-record_slow(struct cost_recorder *recorder, struct cost_data *data,
-            const struct cost_entry *entry, const struct cost_details *details)
-{
-    struct cost_slowest *slowest
-        = ovsrcu_get_protected(struct cost_slowest *, &data->slowest);
-
-    if (!slowest) {
-        slowest = cost_slowest_create(recorder->kind);
-        ovsrcu_set(&data->slowest, slowest);
-    }
-    cost_slowest_insert(slowest, entry, details);
-    data->slow_ns = slowest->threshold_ns;
-}
-
-/* Makes sure that the tallies have room for all that may be counted until the
- * next event that is sampled.  Returns the bit of 'row' if the latest class
- * has no tally for it, otherwise 0. */
-static uint16_t
-prepare_tally(struct cost_recorder *recorder, struct cost_data *data,
-              size_t row)
-{
-    data->n_max += TALLIES * recorder->sample_interval;
-    if (OVS_UNLIKELY(data->n_max > INT32_MAX)) {
-        widen_all(recorder, data);
-    }
-    return ~data->latest->rows & (1u << row);
-}
-
-/* Returns the bucket of 'stage' that its value in 'entry' falls into, and sets
- * the bit of 'stage' in '*missing' if 'block' has no memory for it. */
-static unsigned int
-find_bucket(const struct cost_block *block, const struct cost_entry *entry,
-            size_t stage, uint16_t *missing)
-{
-    const struct cost_hist *hist = &block->hists[stage];
-    unsigned int bucket = cost_hist_bucket_of(hist, entry->stages[stage]);
-
-    if (OVS_UNLIKELY(!cost_hist_has(hist, bucket))) {
-        *missing |= 1u << stage;
-    }
-    return bucket;
-}
-
-/* Records 'entry' in 'recorder', all of it at once, and adds 'counts', which
- * may be NULL, to the counters.  Should it be among the slowest, gets
- * 'details', which may be NULL, too.
- *
- * Costs some 10 ns, and some 10 ns for each stage that is known.  An event
- * that is among the slowest so far, or the first of its class in this thread,
- * or the first of a doubling of times, takes some 100 ns longer. */
-void
-cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
-            const uint64_t *counts, const struct cost_details *details)
-{
-    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
-    const struct cost_kind *kind = recorder->kind;
-    size_t total = cost_kind_total(kind);
-    uint16_t stages = entry->known & ~(1u << total);
-    bool timed = stages != entry->known;
-    uint16_t missing = 0, rows = 0;
-    uint16_t buckets[COST_MAX_STAGES];
-    unsigned int total_bucket = 0;
-    atomic_uint64_t *counters;
-    struct cost_block *block;
-    bool tally = false;
-    uint32_t seq;
-    uint64_t n;
-
-    if (OVS_UNLIKELY(data->latest_class != entry->class)) {
-        data = recorder_prepare(recorder, entry->class);
-    }
-    if (OVS_UNLIKELY(kind->n_rows) && entry->counter < kind->n_rows
-        && entry->known & (1u << kind->row_stage)
-        && entry->stages[kind->row_stage] <= kind->row_limit) {
-        tally = true;
-        rows = prepare_tally(recorder, data, entry->counter);
-        stages &= ~(1u << kind->row_stage);
-    }
-    if (timed) {
-        total_bucket = find_bucket(data->latest, entry, total, &missing);
-    }
-    for (uint16_t left = stages; OVS_UNLIKELY(left);
-         left = zero_rightmost_1bit(left)) {
-        size_t stage = raw_ctz(left);
-
-        buckets[stage] = find_bucket(data->latest, entry, stage, &missing);
-    }
-    if (OVS_UNLIKELY(missing | rows)) {
-        replace_latest(recorder, data,
-                       cost_block_extend(data->latest, entry, missing, rows));
-    }
-
-    block = data->latest;
-    counters = cost_block_counters(block);
-    n = cost_load(&block->n_events);
-    seq = cost_seq_begin(&block->seq);
-    if (OVS_UNLIKELY(tally)) {
-        cost_tally_increase(cost_block_tally(block, entry->counter),
-                            entry->stages[kind->row_stage]);
-    } else {
-        cost_store(&block->n_events, ++n);
-        if (entry->counter != COST_NO_COUNTER) {
-            cost_increase(&counters[entry->counter], 1);
-        }
-    }
-    for (size_t i = 0; OVS_UNLIKELY(counts) && i < kind->n_counters; i++) {
-        if (counts[i]) {
-            cost_increase(&counters[i], counts[i]);
-        }
-    }
-    if (timed) {
-        cost_hist_record(&block->hists[total], total_bucket,
-                         entry->stages[total]);
-    }
-    for (; OVS_UNLIKELY(stages); stages = zero_rightmost_1bit(stages)) {
-        size_t stage = raw_ctz(stages);
-
-        cost_hist_record(&block->hists[stage], buckets[stage],
-                         entry->stages[stage]);
-    }
-    cost_block_end(block, seq);
-
-    if (OVS_UNLIKELY(n > INT32_MAX) && !block->hists[0].wide) {
-        widen_all(recorder, data);
-    }
-    if (timed && OVS_UNLIKELY(entry->stages[total] > data->slow_ns)
-        && kind->n_slowest) {
-        record_slow(recorder, data, entry, details);
-    }
-}
-
-/* Adds 'n' to 'recorder''s 'counter' for 'class', for something that happened
- * outside of an event. */
-void
-cost_count(struct cost_recorder *recorder, size_t class, size_t counter,
-           uint64_t n)
-{
-    if (n && cost_enabled(recorder->kind->config)) {
-        struct cost_block *block = recorder_prepare(recorder, class)->latest;
-        uint32_t seq = cost_seq_begin(&block->seq);
-
-        cost_increase(&cost_block_counters(block)[counter], n);
-        cost_block_end(block, seq);
-    }
-}
-
-/* Accounting of 'recorder' is off: makes cost_tally() ask whether it still is,
- * from the next event on. */
-void
-cost_tally_stop(struct cost_recorder *recorder)
-{
-    recorder->tally_class = NO_CLASS;
-}
-
-/* Does what cost_tally() does when it is not as simple as that. */
-void
-cost_tally__(struct cost_recorder *recorder, uint32_t class_, size_t row,
-             size_t number)
-{
-    const struct cost_kind *kind = recorder->kind;
-    size_t class = MIN(class_, kind->n_classes - 1);
-    struct cost_data *data;
-
-    if (OVS_UNLIKELY(number > kind->row_limit)) {
-        struct cost_entry entry;
-
-        cost_entry_init(&entry, class);
-        entry.counter = row;
-        cost_entry_add(&entry, kind->row_stage, number);
-        cost_record(recorder, &entry, NULL, NULL);
-        return;
-    }
-
-    data = ovsrcu_get(struct cost_data *, &recorder->data);
-    if (OVS_UNLIKELY(data->latest_class != class)) {
-        data = recorder_prepare(recorder, class);
-    }
-    if (OVS_UNLIKELY(!cost_block_tally(data->latest, row))) {
-        replace_latest(recorder, data,
-                       cost_block_extend(data->latest, NULL, 0, 1u << row));
-    }
-    recorder->tally = cost_block_tally(data->latest, row);
-    cost_tally_increase(recorder->tally, number);
-
-    /* If accounting was off when the event began, cost_tally_stop() is not
-     * called again. */
-    recorder->tally_class = recorder->sample_interval ? class_ : NO_CLASS;
-    recorder->tally_row = row;
 }

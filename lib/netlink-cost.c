@@ -351,9 +351,9 @@ nl_cost_put_details(const char *account OVS_UNUSED, const uint64_t *words,
                           : d->name[0] ? d->name
                           : NULL);
 
-    cost_report_put_integer(json, "nlmsg_type", d->type);
+    cost_put_integer(json, "nlmsg_type", d->type);
     if (d->command) {
-        cost_report_put_integer(json, "command", d->command);
+        cost_put_integer(json, "command", d->command);
     }
     if (message) {
         ds_put_cstr(s, message);
@@ -365,7 +365,7 @@ nl_cost_put_details(const char *account OVS_UNUSED, const uint64_t *words,
         }
     }
     if (d->ifindex) {
-        cost_report_put_integer(json, "ifindex", d->ifindex);
+        cost_put_integer(json, "ifindex", d->ifindex);
     }
     if (device) {
         ds_put_format(s, ", device %s", device);

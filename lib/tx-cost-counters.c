@@ -358,13 +358,13 @@ put_derived(const struct cost_block *block, const char *thread_name,
     ovs_mutex_lock(&status_mutex);
     if (counted) {
         ds_put_cstr(s, "  hardware counters:  CPI ");
-        cost_report_put_derived(s, json, "cycles_per_instruction",
+        cost_put_derived(s, json, "cycles_per_instruction",
                                 cycles / instructions);
         ds_put_cstr(s, "  ");
-        cost_report_put_derived(s, json, "cycles_per_packet",
+        cost_put_derived(s, json, "cycles_per_packet",
                                 cycles / packets);
         ds_put_cstr(s, " cycles, ");
-        cost_report_put_derived(s, json, "instructions_per_packet",
+        cost_put_derived(s, json, "instructions_per_packet",
                                 instructions / packets);
         ds_put_format(s, " instructions per packet%s\n",
                       user_space_only ? " (user space only)" : "");

@@ -224,8 +224,8 @@ put_details(const char *account OVS_UNUSED, const uint64_t *details,
     if (details[DETAIL_DROPPED]) {
         ds_put_format(s, ", %"PRIu64" dropped", details[DETAIL_DROPPED]);
     }
-    cost_report_put_integer(json, "packets", n);
-    cost_report_put_integer(json, "dropped", details[DETAIL_DROPPED]);
+    cost_put_integer(json, "packets", n);
+    cost_put_integer(json, "dropped", details[DETAIL_DROPPED]);
 }
 
 static void
@@ -244,9 +244,9 @@ put_derived(const struct cost_block *block, const char *thread, struct ds *s,
 
         if (cycles) {
             ds_put_cstr(s, "  send (tsc cycles):  ");
-            cost_report_put_derived(s, json, "tsc_cycles_per_burst", cycles);
+            cost_put_derived(s, json, "tsc_cycles_per_burst", cycles);
             ds_put_cstr(s, " per burst  ");
-            cost_report_put_derived(s, json, "tsc_cycles_per_packet",
+            cost_put_derived(s, json, "tsc_cycles_per_packet",
                                     cycles / packets);
             ds_put_cstr(s, " per packet\n");
         }

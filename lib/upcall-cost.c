@@ -414,14 +414,14 @@ put_details(const char *account, const uint64_t *words, struct ds *s,
 
     unixctl_worker_call_main(lookup_port_name, &port);
     ds_put_format(s, "dp port %"PRIu32, port.port_no);
-    cost_report_put_integer(json, "dp_port", odp_to_u32(port.port_no));
+    cost_put_integer(json, "dp_port", odp_to_u32(port.port_no));
     if (port.name) {
         ds_put_format(s, " (%s)", port.name);
         json_object_put(json, "port_name",
                         json_string_create_nocopy(port.name));
     }
     ds_put_format(s, ", %"PRIu64" bytes\n     ", details->packet_len);
-    cost_report_put_integer(json, "packet_bytes", details->packet_len);
+    cost_put_integer(json, "packet_bytes", details->packet_len);
     flow = s->length;
     format_flow(&details->flow, s);
     json_object_put_string(json, "flow", ds_cstr(s) + flow);

@@ -18,6 +18,7 @@
 #define UPCALL_COST_H 1
 
 #include "cost-span.h"
+#include "cost.h"
 #include "dpif.h"
 #include "flow.h"
 

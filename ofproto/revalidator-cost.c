@@ -426,7 +426,7 @@ put_details(const char *account OVS_UNUSED, const uint64_t *details,
             struct ds *s, struct json *json)
 {
     ds_put_format(s, "%"PRIu64" flows in the datapath", *details);
-    cost_report_put_integer(json, "datapath_flows", *details);
+    cost_put_integer(json, "datapath_flows", *details);
 }
 
 /* Returns each datapath's flow limit and its latest moves in JSON, and appends
@@ -449,8 +449,8 @@ report_limits(struct ds *s)
                       cost->limit, cost->n_moves,
                       cost->n_moves == 1 ? "" : "s");
         json_object_put_string(datapath, "name", name);
-        cost_report_put_integer(datapath, "flow_limit", cost->limit);
-        cost_report_put_integer(datapath, "moves", cost->n_moves);
+        cost_put_integer(datapath, "flow_limit", cost->limit);
+        cost_put_integer(datapath, "moves", cost->n_moves);
         json_object_put(datapath, "latest", latest);
         json_array_add(datapaths, datapath);
 
@@ -462,16 +462,16 @@ report_limits(struct ds *s)
                                  true);
             ds_put_format(s, "%s from %u to %u\n    ", limits[move->why],
                           move->from, move->to);
-            cost_report_put_integer(object, "time_us", move->when * 1000);
+            cost_put_integer(object, "time_us", move->when * 1000);
             json_object_put_string(object, "reason", limits[move->why]);
-            cost_report_put_integer(object, "from", move->from);
-            cost_report_put_integer(object, "to", move->to);
+            cost_put_integer(object, "from", move->from);
+            cost_put_integer(object, "to", move->to);
             if (move->duration_ms >= 0) {
                 ds_put_format(s, "after a round of %lld ms with %"PRIu64
                               " flows\n", move->duration_ms, move->n_flows);
-                cost_report_put_integer(object, "duration_ms",
+                cost_put_integer(object, "duration_ms",
                                         move->duration_ms);
-                cost_report_put_integer(object, "flows", move->n_flows);
+                cost_put_integer(object, "flows", move->n_flows);
             } else {
                 ds_put_cstr(s, "by command\n");
             }

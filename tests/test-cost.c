@@ -1138,25 +1138,6 @@ run_benchmark(struct ovs_cmdl_context *ctx)
                (seconds() - start) / n * 1e9);
     }
 
-    /* Many threads, two of which are busy. */
-    enum { N_THREADS = 128, N_BUSY = 2, N_READS = 20 };
-    struct writer writers[N_THREADS];
-    struct latch latch;
-
-    latch_init(&latch);
-    start_writers(writers, N_BUSY, account, UINT64_MAX, &latch);
-    start_writers(&writers[N_BUSY], N_THREADS - N_BUSY, account, 100, &latch);
-    xnanosleep(500000000);
-    start = seconds();
-    for (int i = 0; i < N_READS; i++) {
-        read_count();
-    }
-    printf("read %d threads with %d classes each, %d of them busy: %.2f ms\n",
-           N_THREADS, N_CLASSES, N_BUSY, (seconds() - start) / N_READS * 1e3);
-    latch_set(&latch);
-    join_writers(writers, N_THREADS);
-    latch_destroy(&latch);
-
     cost_account_destroy(account);
 }
 

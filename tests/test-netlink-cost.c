@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cost.h"
 #include "ovstest.h"
 #include "util.h"
 

@@ -24,6 +24,7 @@
 #include <stdio.h>
 
 #include "command-line.h"
+#include "cost.h"
 #include "latch.h"
 #include "openvswitch/thread.h"
 #include "ovs-rcu.h"

@@ -230,8 +230,8 @@ put_details(const char *account, const uint64_t *details, struct ds *s,
                       details[N_INTERFACES] == 1 ? "" : "s",
                       details[N_COMMANDS],
                       details[N_COMMANDS] == 1 ? "" : "s");
-        cost_report_put_integer(json, "interfaces", details[N_INTERFACES]);
-        cost_report_put_integer(json, "commands", details[N_COMMANDS]);
+        cost_put_integer(json, "interfaces", details[N_INTERFACES]);
+        cost_put_integer(json, "commands", details[N_COMMANDS]);
     } else if (!strcmp(account, "interfaces")) {
         ds_put_format(s, "interface %s", text);
         json_object_put_string(json, "interface", text);

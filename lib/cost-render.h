@@ -1,0 +1,90 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#ifndef COST_RENDER_H
+#define COST_RENDER_H 1
+
+#include "cost.h"
+
+struct ds;
+struct json;
+
+/* Numbers as text and as JSON.
+ * ============================
+ *
+ * What a reading has, see lib/cost.h, in the form in which the commands of
+ * lib/cost-report.h show it.  python/ovs/cost/schema-1.json is the schema of
+ * what is in JSON. */
+
+/* What the commands report.  Static.  The worker calls the functions. */
+struct cost_report {
+    const char *prefix;                 /* Of commands, such as "upcall". */
+    const char *object;                 /* What an account stands for, such as
+                                         * "datapath". */
+    const struct cost_kind *const *kinds;
+    size_t n_kinds;                     /* At least one.  All of them have the
+                                         * same 'config'. */
+
+    const char *class_help;             /* Describes all classes. */
+
+    /* Appends the details of a slow event of 'account' to a text and adds them
+     * to a JSON object. */
+    void (*put_details)(const char *account, const uint64_t *details,
+                        struct ds *, struct json *);
+
+    /* The same with what follows from the numbers of 'block', of one thread,
+     * or of all if 'thread' is empty.  May be NULL. */
+    void (*put_derived)(const struct cost_block *block, const char *thread,
+                        struct ds *, struct json *);
+
+    /* Adds to a reply in JSON, an object.  May be NULL. */
+    void (*state_to_json)(struct json *);
+
+    /* What cost/show has besides: the reply to another command, appended to a
+     * text and returned in JSON.  May be NULL. */
+    struct json *(*more)(struct ds *);
+};
+
+/* What is shown of an account. */
+struct cost_view {
+    bool slowest;                       /* The slowest events, or numbers? */
+    size_t n_slowest;
+    bool histograms;
+    bool threads;
+    size_t class;                       /* Or COST_ALL_CLASSES. */
+};
+
+void cost_render_account(struct ds *, bool json, const struct cost_report *,
+                         const struct cost_view *,
+                         const struct cost_reading *);
+void cost_render_deleted(struct ds *, const struct cost_report *,
+                         const struct cost_view *, const struct cost_sum *);
+struct json *cost_render_sums(const struct cost_report *,
+                              const struct cost_view *,
+                              const struct cost_sum *, size_t n, bool all);
+struct json *cost_render_kinds(const struct cost_report *);
+
+/* Parts of them, for functions in 'struct cost_report', too. */
+void cost_put_count(struct ds *, uint64_t n);
+void cost_put_plural(struct ds *, uint64_t n, const char *noun);
+void cost_put_derived(struct ds *, struct json *object, const char *name,
+                      double value);
+void cost_put_integer(struct json *object, const char *name, uint64_t n);
+void cost_put_string(struct json *object, const char *name, char *);
+char *cost_class_name(const struct cost_kind *, size_t class);
+struct json *cost_serialized(struct ds *);
+
+#endif /* cost-render.h */
