@@ -530,10 +530,10 @@ upcall_cost_queue_empty(struct upcall_cost_queue *queue OVS_UNUSED)
 /* The queues of upcalls. */
 
 #define STAGES(COLUMN)                                                      \
-    COLUMN(QUEUE, "queue", NULL, 0,                                         \
+    COLUMN(QUEUE, "queue", NULL, COST_OPTIONAL,                             \
            "In the queue of the handler's socket; only if "                 \
            "cost-kernel-queue is true.")                                    \
-    COLUMN(OVERHEAD, "overhead", NULL, COST_APART,                          \
+    COLUMN(OVERHEAD, "overhead", NULL, COST_OPTIONAL | COST_APART,          \
            "'queue' and 'operate' together.")
 
 #define COUNTERS(COLUMN)                                                    \
