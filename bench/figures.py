@@ -341,8 +341,35 @@ def pods(results: List[Result]) -> str:
               rows("netlink", traced, "calls", "ms"))))
 
 
+CT_STAGES = ("parse", "translate", "wait", "install", "execute", "operate",
+             "total")
+
+
+def ct(results: List[Result]) -> Table:
+    """What the upcalls of each class take for a packet, in us, and all of
+    them, of which there are so many a second."""
+    cases: Dict[str, Dict[str, Dict[str, List[float]]]] = {}
+    for r in results:
+        cases.setdefault(r.case, {})[r.unit] = r.values
+    stages = [name for name in CT_STAGES if name in next(iter(cases.values()))]
+    rows = []
+    for case, found in cases.items():
+        us = [sum(values) for values in zip(*found["total"].values())]
+        n = sum(median(values) for values in found["upcalls"].values())
+        all_of_it = [f"{median(us):.2f}", f"{min(us):.2f} to {max(us):.2f}",
+                     f"{n:.0f}", f"{n * 1e6 / median(us):,.0f}"]
+        for name in found["total"]:
+            rows.append([case, name[len("miss"):],
+                         *(f"{median(found[stage][name]):.2f}"
+                           for stage in stages), *all_of_it])
+            case, all_of_it = "", [""] * len(all_of_it)
+    return Table(["us a packet", "miss", *stages, "all", "range", "upcalls",
+                  "a second"], rows)
+
+
 TABLES: Dict[str, Callable[[List[Result]], Union[Table, str]]] = {
     "addrs": lambda results: Table(addrs.HEADER, addrs.rows(results)),
+    "ct": ct,
     "fleet": fleet,
     "flood": flood,
     "histogram": histogram,

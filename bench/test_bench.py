@@ -391,6 +391,16 @@ class Figures(unittest.TestCase):
                     "link 2,000 7"):
             self.assertIn(row, rows)
 
+    def test_ct(self) -> None:
+        table = figures.ct([
+            Result("nat", "upcalls", {"miss+ct": [1], "miss+ct+recirc": [1]}),
+            *(Result("nat", stage, {"miss+ct": [us], "miss+ct+recirc": [us]})
+              for stage, us in (("execute", 1), ("parse", 3), ("total", 5)))])
+        self.assertEqual(table.rows, [
+            ["nat", "+ct", "3.00", "1.00", "5.00", "10.00", "10.00 to 10.00",
+             "2", "200,000"],
+            ["", "+ct+recirc", "3.00", "1.00", "5.00", "", "", "", ""]])
+
     def test_usdt(self) -> None:
         table = figures.usdt([Result("upcalls", "ns", {
             "without": [500.0], "with": [1000.0]})])
