@@ -356,15 +356,16 @@ def ct(results: List[Result]) -> Table:
     for case, found in cases.items():
         us = [sum(values) for values in zip(*found["total"].values())]
         n = sum(median(values) for values in found["upcalls"].values())
-        all_of_it = [f"{median(us):.2f}", f"{min(us):.2f} to {max(us):.2f}",
+        all_of_it = [f"{median(us):.2f}",
+                     *([f"{min(us):.2f} to {max(us):.2f}"] * (len(us) > 1)),
                      f"{n:.0f}", f"{n * 1e6 / median(us):,.0f}"]
         for name in found["total"]:
             rows.append([case, name[len("miss"):],
                          *(f"{median(found[stage][name]):.2f}"
                            for stage in stages), *all_of_it])
             case, all_of_it = "", [""] * len(all_of_it)
-    return Table(["us a packet", "miss", *stages, "all", "range", "upcalls",
-                  "a second"], rows)
+    return Table(["us a packet", "miss", *stages, "all",
+                  *["range"] * (len(us) > 1), "upcalls", "a second"], rows)
 
 
 TABLES: Dict[str, Callable[[List[Result]], Union[Table, str]]] = {
