@@ -284,8 +284,93 @@ def recording(results: List[Result]) -> Table:
          for row in rows])
 
 
+def pods(results: List[Result]) -> str:
+    """What a cycle takes of the main thread, its system calls, and what the
+    patched one reports of itself."""
+    cases: Dict[str, Dict[str, Dict[str, List[float]]]] = {}
+    for r in results:
+        cases.setdefault(r.case, {})[r.unit] = r.values
+    changing = [case for case, found in cases.items() if "up ms" in found]
+    traced = [case for case in cases if "call all ms" in cases[case]]
+
+    def cell(case: str, unit: str, digits: int = 0) -> str:
+        return " / ".join(number(median(values), digits) for values
+                          in cases[case].get(unit, {}).values())
+
+    def rows(kind: str, of: List[str], *units: str,
+             digits: int = 0) -> List[List[str]]:
+        """Returns a row for each name of 'kind', which has cells of all
+        'units' of each of the cases 'of'."""
+        names = dict.fromkeys(unit.split()[1] for case in of
+                              for unit in cases[case]
+                              if unit.startswith(f"{kind} "))
+        return [[name, *(cell(case, f"{kind} {name} {unit}", digits)
+                         for case in of for unit in units)] for name in names]
+
+    def explained(case: str) -> str:
+        """Returns how much of the time that has passed is in a stage."""
+        found = {unit: values["patched"] for unit, values
+                 in cases[case].items() if unit.startswith("stage ")}
+        passed = found.pop("stage elapsed ms")
+        del found["stage run ms"]
+        return f"{median(map(sum, zip(*found.values()))) / median(passed):.1%}"
+
+    def times_less(case: str) -> List[str]:
+        values = cases[case]["cpu ms"]
+        return [*ratio_cells(Result(case, "", values).ratio(
+            "stock", "patched"), 2), str(len(values["stock"]))]
+
+    stages = rows("stage", changing, "ms", digits=1)
+    stages += [[name, *(of(case) for case in changing)] for name, of in (
+        ("explained", explained),
+        ("processor", lambda case: cell(case, "cpu ms").split()[-1]),
+        ("waited", lambda case: cell(case, "wait ms").split()[-1]))]
+    return "\n".join(table.narrow().rst() for table in (
+        Table(["stock / patched", "main thread, ms", "times less", "interval",
+               "confidence", "pairs", "port up, ms", "at most", "cycle, s"],
+              [[case, cell(case, "cpu ms"), *times_less(case),
+                cell(case, "up ms"), cell(case, "up max ms"),
+                cell(case, "cycle s", 1)]
+               for case in cases]),
+        Table(["calls", *(title for case in traced
+                          for title in (case, "ms"))],
+              rows("call", traced, "calls", "ms")),
+        Table(["patched, ms", *changing], stages),
+        Table(["netlink", *(title for case in traced
+                            for title in (case, "ms"))],
+              rows("netlink", traced, "calls", "ms"))))
+
+
+CT_STAGES = ("parse", "translate", "wait", "install", "execute", "operate",
+             "total")
+
+
+def ct(results: List[Result]) -> Table:
+    """What the upcalls of each class take for a packet, in us, and all of
+    them, of which there are so many a second."""
+    cases: Dict[str, Dict[str, Dict[str, List[float]]]] = {}
+    for r in results:
+        cases.setdefault(r.case, {})[r.unit] = r.values
+    stages = [name for name in CT_STAGES if name in next(iter(cases.values()))]
+    rows = []
+    for case, found in cases.items():
+        us = [sum(values) for values in zip(*found["total"].values())]
+        n = sum(median(values) for values in found["upcalls"].values())
+        all_of_it = [f"{median(us):.2f}",
+                     *([f"{min(us):.2f} to {max(us):.2f}"] * (len(us) > 1)),
+                     f"{n:.0f}", f"{n * 1e6 / median(us):,.0f}"]
+        for name in found["total"]:
+            rows.append([case, name[len("miss"):],
+                         *(f"{median(found[stage][name]):.2f}"
+                           for stage in stages), *all_of_it])
+            case, all_of_it = "", [""] * len(all_of_it)
+    return Table(["us a packet", "miss", *stages, "all",
+                  *["range"] * (len(us) > 1), "upcalls", "a second"], rows)
+
+
 TABLES: Dict[str, Callable[[List[Result]], Union[Table, str]]] = {
     "addrs": lambda results: Table(addrs.HEADER, addrs.rows(results)),
+    "ct": ct,
     "fleet": fleet,
     "flood": flood,
     "histogram": histogram,
@@ -293,6 +378,7 @@ TABLES: Dict[str, Callable[[List[Result]], Union[Table, str]]] = {
     "kernel": kernel,
     "learning": upcalls,
     "memory": lambda results: Table(memory.HEADER, memory.cells(results)),
+    "pods": pods,
     "recording": recording,
     "reports": lambda results: Table(scale.REPORTS_HEADER,
                                      scale.report_rows(results)),

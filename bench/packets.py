@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Iterable
 
 
-def make_packet(flow: int, number: int = 0) -> bytes:
-    """Returns a UDP packet of 60 bytes from 10.0.0.0 plus 'flow', with
-    'number' as its payload."""
+def make_packet(flow: int, number: int = 0,
+                destination: int = 0x0b000001) -> bytes:
+    """Returns a UDP packet of 60 bytes from 10.0.0.0 plus 'flow' to
+    'destination', with 'number' as its payload."""
     header = struct.pack(">BBHHHBBHII", 0x45, 0, 46, 0, 0, 64, 17, 0,
-                         0x0a000000 + flow, 0x0b000001)
+                         0x0a000000 + flow, destination)
     checksum = sum(struct.unpack(">10H", header))
     while checksum >> 16:
         checksum = (checksum & 0xffff) + (checksum >> 16)

@@ -364,6 +364,43 @@ class Figures(unittest.TestCase):
                                        "9.00 ms", "1.50", "1.50 to 1.50",
                                        "0.0%", "1"]])
 
+    def test_pods(self) -> None:
+        text = figures.pods([
+            Result("128+0 pods", "cpu ms", {"stock": [900, 800, 1000],
+                                            "patched": [450, 400, 500]}),
+            Result("128+0 pods", "wait ms", {"stock": [1] * 3,
+                                             "patched": [7] * 3}),
+            Result("128+0 pods", "up ms", {"stock": [50], "patched": [40]}),
+            Result("128+0 pods", "up max ms", {"stock": [90],
+                                               "patched": [80]}),
+            Result("128+0 pods", "cycle s", {"stock": [2.72],
+                                             "patched": [1.3]}),
+            Result("128+0 pods", "call all calls", {"stock": [9000],
+                                                    "patched": [8000]}),
+            Result("128+0 pods", "call all ms", {"stock": [300],
+                                                 "patched": [200]}),
+            *(Result("128+0 pods", f"stage {name} ms", {"patched": [ms] * 3})
+              for name, ms in (("elapsed", 1000), ("run", 600), ("idl", 595),
+                               ("poll", 400))),
+            Result("128+0 pods", "netlink link calls", {"patched": [2000]}),
+            Result("128+0 pods", "netlink link ms", {"patched": [7]})])
+        rows = [" ".join(line.split()) for line in text.splitlines()]
+        for row in ("128+0 pods 900 / 450 2.00 2.00 to 2.00 50 / 40 90 / 80 "
+                    "2.7 / 1.3", "all 9,000 / 8,000 300 / 200", "idl 595.0",
+                    "explained 99.5%", "processor 450", "waited 7",
+                    "link 2,000 7"):
+            self.assertIn(row, rows)
+
+    def test_ct(self) -> None:
+        table = figures.ct([
+            Result("nat", "upcalls", {"miss+ct": [1], "miss+ct+recirc": [1]}),
+            *(Result("nat", stage, {"miss+ct": [us], "miss+ct+recirc": [us]})
+              for stage, us in (("execute", 1), ("parse", 3), ("total", 5)))])
+        self.assertEqual(table.rows, [
+            ["nat", "+ct", "3.00", "1.00", "5.00", "10.00", "2",
+             "200,000"],
+            ["", "+ct+recirc", "3.00", "1.00", "5.00", "", "", ""]])
+
     def test_usdt(self) -> None:
         table = figures.usdt([Result("upcalls", "ns", {
             "without": [500.0], "with": [1000.0]})])
