@@ -9,6 +9,7 @@
 package ovscost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,12 +131,28 @@ var (
 	descLimitMoves = prometheus.NewDesc(namespace+"flow_limit_moves_total",
 		"How often the flow limit has moved.",
 		[]string{"target", "datapath"}, nil)
+	descCPU = prometheus.NewDesc(namespace+"threads_cpu_seconds_total",
+		"Time that the thread was on a CPU.", threadLabels, nil)
+	descRunDelay = prometheus.NewDesc(namespace+"threads_run_delay_seconds_total",
+		"Time in which the thread could have run, but had no CPU.", threadLabels, nil)
+	descSwitches = prometheus.NewDesc(namespace+"threads_context_switches_total",
+		"Context switches, because the thread waited (voluntary), or because its CPU was given to another one (involuntary).",
+		append(slices.Clone(threadLabels), "type"), nil)
+	descFaults = prometheus.NewDesc(namespace+"threads_major_faults_total",
+		"Page faults of the thread that had to wait for a disk.", threadLabels, nil)
+	descThrottled = prometheus.NewDesc(namespace+"throttled_seconds_total",
+		"Time in which the daemon's control group was throttled, if it has a limit of CPU time.",
+		[]string{"target"}, nil)
 
 	descs = []*prometheus.Desc{descUp, descReportUp, descRefreshes,
 		descFailures, descDuration, descTimestamp, descInfo, descStart,
 		descEnabled, descInterval, descAccounts, descOmitted, descFlowLimit,
-		descLimitMoves}
+		descLimitMoves, descCPU, descRunDelay, descSwitches, descFaults,
+		descThrottled}
 )
+
+// Two threads may have the same name.
+var threadLabels = []string{"target", "thread", "tid"}
 
 // New returns a Collector.  It connects to nothing before the first scrape.
 func New(options Options) (*Collector, error) {
@@ -360,6 +377,12 @@ func (t *target) ask() ([]prometheus.Metric, error) {
 		a.gauge(descReportUp, boolValue(problem == nil), name)
 		t.complain(name, problem)
 	}
+	problem, err := try(source, a.threads, "cost/threads")
+	if err != nil {
+		return nil, err
+	}
+	a.gauge(descReportUp, boolValue(problem == nil), "threads")
+	t.complain("threads", problem)
 	return a.metrics, nil
 }
 
@@ -424,6 +447,46 @@ func (a *answer) limit(reply []byte) error {
 			prometheus.MustNewConstMetricWithCreatedTimestamp(descLimitMoves,
 				prometheus.CounterValue, float64(datapath.Moves), created,
 				a.target, name))
+	}
+	return nil
+}
+
+// threads adds the metrics of a reply to cost/threads, of at most MaxThreads
+// threads, those with most CPU time.
+func (a *answer) threads(reply []byte) error {
+	threads, err := report.ParseThreads(reply)
+	if err != nil {
+		return err
+	}
+	counter := func(desc *prometheus.Desc, value float64, labels ...string) {
+		a.metrics = append(a.metrics, prometheus.MustNewConstMetric(desc,
+			prometheus.CounterValue, value, append([]string{a.target}, labels...)...))
+	}
+	if threads.Cgroup != nil {
+		counter(descThrottled, float64(threads.Cgroup.ThrottledNS)/1e9)
+	}
+	all := threads.Threads
+	slices.SortStableFunc(all, func(x, y report.Thread) int {
+		return cmp.Compare(y.CPUNS, x.CPUNS)
+	})
+	if len(all) > MaxThreads {
+		a.gauge(descOmitted, float64(len(all)-MaxThreads), "threads", "threads")
+		all = all[:MaxThreads]
+	}
+	seen := map[uint64]bool{}
+	for _, thread := range all {
+		if seen[thread.TID] {
+			continue
+		}
+		seen[thread.TID] = true
+		labels := []string{clean(thread.Name), strconv.FormatUint(thread.TID, 10)}
+		counter(descCPU, float64(thread.CPUNS)/1e9, labels...)
+		counter(descRunDelay, float64(thread.RunDelayNS)/1e9, labels...)
+		counter(descFaults, float64(thread.MajorFaults), labels...)
+		counter(descSwitches, float64(thread.VoluntarySwitches),
+			append(labels, "voluntary")...)
+		counter(descSwitches, float64(thread.InvoluntarySwitches),
+			append(labels, "involuntary")...)
 	}
 	return nil
 }

@@ -409,7 +409,7 @@ func TestCache(t *testing.T) {
 	for _, name := range report.Names {
 		want = append(want, []string{name + "/cost-show", "-hist", "-n", "3"})
 	}
-	want = append(want, []string{"revalidator/cost-limit"})
+	want = append(want, []string{"revalidator/cost-limit"}, []string{"cost/threads"})
 	if got := d.Commands(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v", got)
 	}
@@ -447,7 +447,8 @@ func TestTogether(t *testing.T) {
 			}
 		}
 		limit, _ := replies("revalidator/cost-limit", nil)
-		all = append(all, limit)
+		threads, _ := replies("cost/threads", nil)
+		all = append(all, limit, threads)
 		return `{"version": 1, "replies": [` + strings.Join(all, ",") + "]}", ""
 	})
 	c := collector(t, Options{RunDir: dir})
@@ -560,7 +561,7 @@ func TestReportFails(t *testing.T) {
 			return "", "\"netlink/cost-show\" is not a valid command\n"
 		case "bridge/cost-show":
 			return "[1, 2]", ""
-		case "revalidator/cost-limit":
+		case "revalidator/cost-limit", "cost/threads":
 			return "{}", ""
 		}
 		return reply, errText
@@ -572,7 +573,7 @@ func TestReportFails(t *testing.T) {
 		t.Errorf("up is %v", up)
 	}
 	for name, want := range map[string]float64{"upcall": 1, "tx": 0,
-		"netlink": 0, "bridge": 0, "revalidator": 0} {
+		"netlink": 0, "bridge": 0, "revalidator": 0, "threads": 0} {
 		if got := value(metrics.one(t, "ovs_cost_report_up", "report="+name)); got != want {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -587,7 +588,8 @@ func TestReportFails(t *testing.T) {
 	}
 	for _, want := range []string{"a newer one is needed", "is not a valid command",
 		"bridge/cost-show: not the reply of a cost report",
-		"revalidator/cost-limit: not the reply of a cost report"} {
+		"revalidator/cost-limit: not the reply of a cost report",
+		"cost/threads: not the reply of a cost report"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in %s", want, text.String())
 		}
@@ -808,6 +810,64 @@ func commas(n int) string {
 		return fmt.Sprint(n)
 	}
 	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
+}
+
+// What threads have used, each with a series of its own, even if two have the
+// same name.
+func TestThreads(t *testing.T) {
+	dir := t.TempDir()
+	start(t, dir, 1, fake.Replies(t, "testdata"))
+	metrics := gather(t, collector(t, Options{RunDir: dir}))
+	for name, want := range map[string]float64{
+		"ovs_cost_threads_cpu_seconds_total":       0.25,
+		"ovs_cost_threads_run_delay_seconds_total": 1.5,
+		"ovs_cost_threads_major_faults_total":      3,
+	} {
+		if got := value(metrics.one(t, name, "thread=pmd-c01/id:9")); got != want {
+			t.Errorf("%s: %v, not %v", name, got, want)
+		}
+	}
+	for of, want := range map[string]float64{"voluntary": 4, "involuntary": 500} {
+		if got := value(metrics.one(t, "ovs_cost_threads_context_switches_total",
+			"thread=pmd-c01/id:9", "type="+of)); got != want {
+			t.Errorf("%s switches: %v, not %v", of, got, want)
+		}
+	}
+	if n := len(metrics.find("ovs_cost_threads_cpu_seconds_total", "thread=twin")); n != 2 {
+		t.Errorf("%d twins", n)
+	}
+	if got := value(metrics.one(t, "ovs_cost_throttled_seconds_total")); got != 0.07 {
+		t.Errorf("throttled %v s", got)
+	}
+
+	// There may be thousands.
+	var many []report.Thread
+	for i := range 1000 {
+		many = append(many, report.Thread{Name: "t", TID: uint64(i / 2 * 2), CPUNS: uint64(i)})
+	}
+	threads, err := json.Marshal(many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	replies := fake.Replies(t, "testdata")
+	start(t, dir, 1, func(method string, params []string) (string, string) {
+		if method == "cost/threads" {
+			return `{"version":1,"report":"cost","command":"threads","threads":` +
+				string(threads) + "}", ""
+		}
+		return replies(method, params)
+	})
+	metrics = gather(t, collector(t, Options{RunDir: dir}))
+	if n := len(metrics.find("ovs_cost_threads_cpu_seconds_total")); n != 50 {
+		t.Errorf("%d threads", n)
+	}
+	if got := value(metrics.one(t, "ovs_cost_omitted", "report=threads")); got != 900 {
+		t.Errorf("%v omitted", got)
+	}
+	if n := len(metrics.find("ovs_cost_throttled_seconds_total")); n != 0 {
+		t.Error("throttled without a limit")
+	}
 }
 
 // Members that a later daemon adds do no harm.

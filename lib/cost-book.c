@@ -349,7 +349,8 @@ cost_block_counter(const struct cost_block *block, size_t counter)
 enum {
     SLOW_EXCLUDED,
     SLOW_WHEN,                          /* 0 if it is unused. */
-    SLOW_HEAD,                          /* Class, counter and known stages. */
+    SLOW_HEAD,                          /* Class, counter, known stages and
+                                         * cause. */
     SLOW_STAGES
 };
 
@@ -409,11 +410,11 @@ slowest_choose(struct cost_slowest *slowest)
     slowest->threshold_ns = min_ns;
 }
 
-/* Puts 'entry', which took longer than the threshold, among 'slowest', with
- * 'details', or NULL, in the thread that records. */
+/* Puts 'entry', which took longer than the threshold because of 'cause', among
+ * 'slowest', with 'details', or NULL, in the thread that records. */
 void
 cost_slowest_insert(struct cost_slowest *slowest,
-                    const struct cost_entry *entry,
+                    const struct cost_entry *entry, enum cost_cause cause,
                     const struct cost_details *details)
 {
     const struct cost_kind *kind = slowest->kind;
@@ -430,7 +431,8 @@ cost_slowest_insert(struct cost_slowest *slowest,
     seq = cost_seq_begin(&slowest->seq);
     cost_store(&w[SLOW_EXCLUDED], entry->excluded_ns);
     cost_store(&w[SLOW_WHEN], time_wall_usec());
-    cost_store(&w[SLOW_HEAD], (uint64_t) entry->known << 40
+    cost_store(&w[SLOW_HEAD], (uint64_t) cause << 56
+                              | (uint64_t) entry->known << 40
                               | (uint64_t) entry->counter << 32
                               | entry->class);
     w += SLOW_STAGES;
@@ -617,6 +619,7 @@ cost_book_read_slowest(struct cost_book *book,
         slow->entry.class = w[SLOW_HEAD];
         slow->entry.counter = w[SLOW_HEAD] >> 32;
         slow->entry.known = w[SLOW_HEAD] >> 40;
+        slow->cause = w[SLOW_HEAD] >> 56;
         w += SLOW_STAGES;
         memcpy(slow->entry.stages, w, kind->n_stages * sizeof *w);
         slow->total_ns = w[cost_kind_total(kind)];

@@ -100,6 +100,14 @@ struct cost_column {
     .counters = (const struct cost_column[]) { COLUMNS(COST_COLUMN) }, \
     .n_counters = COLUMNS(COST_ONE)
 
+/* Why an event was slow: what its thread did for at least half of its time. */
+enum cost_cause {
+    COST_CAUSE_UNKNOWN,
+    COST_CAUSE_ON_CPU,
+    COST_CAUSE_STARVED,                 /* It waited for a CPU. */
+    COST_CAUSE_BLOCKED,
+};
+
 /* What is measured.  Static, and constant once there are accounts. */
 struct cost_kind {
     const char *event;                  /* Such as "upcall".  Kinds whose
@@ -199,6 +207,7 @@ struct cost_slowest {
 /* One of them, as it is read. */
 struct cost_slow {
     struct cost_entry entry;
+    enum cost_cause cause;
     uint64_t total_ns;
     char thread[COST_NAME_MAX];
     uint64_t *details;                  /* kind->n_details. */
@@ -270,7 +279,7 @@ uint64_t cost_block_counter(const struct cost_block *, size_t counter);
 struct cost_slowest *cost_slowest_create(const struct cost_kind *);
 void cost_slowest_destroy(struct cost_slowest *);
 void cost_slowest_insert(struct cost_slowest *, const struct cost_entry *,
-                         const struct cost_details *);
+                         enum cost_cause, const struct cost_details *);
 
 /* Books. */
 void cost_book_init(struct cost_book *, const struct cost_kind *,

@@ -32,6 +32,9 @@
 /* The most bursts of an output queue that go with one cost_sample(), twice. */
 #define TALLIES 64
 
+/* Finds out why an event was slow, or NULL. */
+static cost_cause_cb *cause_cb;
+
 /* No event is of its class. */
 #define NO_CLASS UINT32_MAX
 struct cost_data cost_no_data = { .latest_class = NO_CLASS };
@@ -223,6 +226,33 @@ replace_latest(struct cost_recorder *recorder, struct cost_data *data,
     recorder->tally_class = NO_CLASS;
 }
 
+/* Makes 'cb' find out why events are slow.  No thread may record yet. */
+void
+cost_set_cause_cb(cost_cause_cb *cb)
+{
+    cause_cb = cb;
+}
+
+/* Returns why the event of 'entry', which has just ended, was slow. */
+static enum cost_cause
+get_cause(const struct cost_kind *kind, const struct cost_entry *entry)
+{
+    uint64_t event_ns = (entry->stages[cost_kind_total(kind)]
+                         + entry->excluded_ns);
+    uint64_t age_ns = event_ns;
+
+    if (!cause_cb) {
+        return COST_CAUSE_UNKNOWN;
+    }
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        if (kind->stages[i].flags & COST_APART && entry->known & (1u << i)
+            && !cost_stage_is_number(kind, i)) {
+            age_ns += entry->stages[i];
+        }
+    }
+    return cause_cb(event_ns, age_ns);
+}
+
 /* Makes sure that no number of 32 bits in 'data' gets too large. */
 static void COST_COLD
 widen_all(struct cost_recorder *recorder, struct cost_data *data)
@@ -254,7 +284,8 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
         slowest = cost_slowest_create(recorder->kind);
         ovsrcu_set(&data->slowest, slowest);
     }
-    cost_slowest_insert(slowest, entry, details);
+    cost_slowest_insert(slowest, entry, get_cause(recorder->kind, entry),
+                        details);
     data->slow_ns = slowest->threshold_ns;
 }
 

@@ -126,6 +126,11 @@ void cost_recorder_take_data(struct cost_recorder *);
 bool cost_recorder_read(const struct cost_recorder *, bool slowest,
                         struct cost_book *);
 
+/* Returns why the event that ends was slow, which began at most 'age_ns' ago
+ * and took 'event_ns' of that.  The calling thread is that of the event. */
+typedef enum cost_cause cost_cause_cb(uint64_t event_ns, uint64_t age_ns);
+void cost_set_cause_cb(cost_cause_cb *);
+
 /* Recording. */
 void cost_record(struct cost_recorder *, const struct cost_entry *,
                  const uint64_t *counts, const struct cost_details *);

@@ -34,6 +34,13 @@ static const struct {
     { "p50", 50 }, { "p90", 90 }, { "p99", 99 }, { "p99.9", 99.9 },
 };
 
+static const char *const causes[] = {
+    [COST_CAUSE_UNKNOWN] = "unknown",
+    [COST_CAUSE_ON_CPU] = "on CPU",
+    [COST_CAUSE_STARVED] = "starved",
+    [COST_CAUSE_BLOCKED] = "blocked",
+};
+
 /* Formatting. */
 
 /* The width of a column of times or numbers, unless one of them is longer. */
@@ -706,6 +713,10 @@ report_slowest(const struct cost_report *report, const struct cost_view *view,
                              slow->entry.when_us / 1000, true);
         ds_put_format(s, ", thread %s, class %s, ", slow->thread, class);
         cost_put_string(event, "class", class);
+        if (slow->cause != COST_CAUSE_UNKNOWN) {
+            ds_put_format(s, "%s, ", causes[slow->cause]);
+        }
+        json_object_put_string(event, "cause", causes[slow->cause]);
         report->put_details(account->name, slow->details, s, details);
         ds_put_cstr(s, "\n    ");
         for (int number = 0; number < 2; number++) {

@@ -64,6 +64,9 @@ static long long int start_us;
 static const struct cost_report **reports;
 static size_t n_reports;
 
+/* See cost_report_add_reply(). */
+static struct json *(*more_reply)(void);
+
 /* Returns what every reply in JSON to PREFIX/COMMAND has. */
 struct json *
 cost_report_json_header(const char *prefix, const char *command,
@@ -388,6 +391,13 @@ do_show(void *request_, struct unixctl_worker_reply *reply)
         }
     }
     if (reply->json && all) {
+        if (more_reply) {
+            struct json *json = more_reply();
+
+            ds_put_char(s, ',');
+            json_to_ds(json, 0, s);
+            json_destroy(json);
+        }
         ds_put_cstr(s, "]}");
     }
     request_destroy(request);
@@ -729,6 +739,13 @@ cost_describe(struct unixctl_conn *conn, int argc OVS_UNUSED,
         free(text);
         json_destroy(json);
     }
+}
+
+/* See lib/cost-report.h. */
+void
+cost_report_add_reply(struct json *(*cb)(void))
+{
+    more_reply = cb;
 }
 
 static void

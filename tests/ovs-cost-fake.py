@@ -28,7 +28,8 @@ UPCALL = {"parse": 180, "translate": 1900, "install": 600, "execute": 300}
 BURST = {"wait": 240, "send": 1100}
 LOOP = {"poll": 90000000, "idl": 9000, "datapath": 14000, "openflow": 30000,
         "configure": 2000, "stats": 60000, "status": 9000, "commit": 4000,
-        "appctl": 20000, "routes": 900, "netdev": 3000, "wait": 7000,
+        "appctl": 20000, "routes": 900, "netdev": 3000, "rcu": 5000,
+        "wait": 7000,
         "other": 2000}
 CALL = {"send": 3000, "receive": 9000}
 ROUND = {"idle": 4e8, "start": 3000, "dump": 900000, "sweep": 60000,
@@ -216,7 +217,8 @@ class Switch:
             whole = account.total.whole
             event = {"total_ns": whole.max if whole else 0, "excluded_ns": 0,
                      "time_us": self.now_us, "thread": "pmd-c01",
-                     "class": "miss", "stages_ns": {"parse": 180},
+                     "class": "miss", "cause": "starved",
+                     "stages_ns": {"parse": 180},
                      "numbers": {}, "details": {
                          "dp_port": 3, "port_name": "<v1>&",
                          "packet_bytes": 98,
@@ -227,6 +229,16 @@ class Switch:
                              "slowest": [event]})
         return dict(self.head(report, "cost-slowest"), accounts=accounts,
                     omitted=0)
+
+    def cost_threads(self) -> Dict[str, Any]:
+        usage = {"cpu_ns": 110 * 10 ** 6, "run_delay_ns": 890 * 10 ** 6,
+                 "voluntary_switches": 0, "involuntary_switches": 25,
+                 "major_faults": 0}
+        return dict(self.head("cost", "threads"), window_ns=60 * 10 ** 9,
+                    have_ns=10 ** 9, threads=[
+                        dict(usage, name="pmd-c01/id:<9>", tid=self.pid + 1,
+                             last=dict(usage, ns=10 ** 9)),
+                        dict(usage, name="new", tid=self.pid + 2)])
 
     def cost_limit(self) -> Dict[str, Any]:
         return dict(self.head("revalidator", "cost-limit"), datapaths=[
@@ -320,6 +332,7 @@ class Server(threading.Thread):
                        for name in params if name in self.switch.accounts]
             if "revalidator" in params:
                 replies.append(self.switch.cost_limit())
+            replies.append(self.switch.cost_threads())
             return {"version": 1, "replies": replies}
         if report == "upcall" and self.live:
             now = time.time()
@@ -331,6 +344,8 @@ class Server(threading.Thread):
             return self.switch.slowest(report)
         elif command == "revalidator/cost-limit":
             return self.switch.cost_limit()
+        elif command == "cost/threads":
+            return self.switch.cost_threads()
         return None
 
 

@@ -112,6 +112,8 @@ class InTemporary(unittest.TestCase):
                           "reply": switch.cost_limit()})
             writer.write({"target": "ovs-vswitchd",
                           "reply": switch.slowest("upcall")})
+            writer.write({"target": "ovs-vswitchd",
+                          "reply": switch.cost_threads()})
             writer.flush()
         writer.close()
         return switch
@@ -627,6 +629,24 @@ class TestShow(InTemporary):
         self.assertEqual(many[0], "  packets, each # is 2.5 bursts")
         self.assertIn("#" * 40, many[-1])
 
+    def test_threads(self) -> None:
+        """Causes of slow events, and what threads used, come from a
+        recording."""
+        self.record("r", 2)
+        status, out, _ = self.run_main("show", "--slowest", "--thread",
+                                       self.path("r"))
+        self.assertEqual(status, 0)
+        self.assertIn(", class miss, starved, dp port 3 (", out)
+        self.assertEqual(out.splitlines()[-4:], [
+            "2 threads in 1.0 s",
+            "  thread            CPU % delay % voluntary/s involuntary/s "
+            "faults",
+            "  pmd-c01/id:<9>     11.0    89.0         0.0          25.0"
+            "      0",
+            "  new            "])
+        _, out, _ = self.run_main("report", self.path("r"))
+        self.assertIn("starved, dp port 3", out)
+
     def test_hostile_names(self) -> None:
         """No name reaches a terminal, a page or a picture as it is."""
         evil = "a\x1b[2J\"'<script>alert(1)</script>\n\u202e\u00e9"
@@ -1032,6 +1052,7 @@ class TestTarget(InTemporary):
         self.assertEqual(set(got.reports()), set(model.REPORTS))
         self.assertIn((got.sources()[0], "upcall"), got.slowest)
         self.assertTrue(got.limits)
+        self.assertTrue(got.threads)
         self.assertEqual(len(got.errors), 1)
         self.assertEqual({c[0] for c in self.server.commands},
                          {"set-options", "cost/show",
@@ -1100,11 +1121,12 @@ class TestTarget(InTemporary):
             for _ in range(2):
                 self.assertEqual(
                     [line["reply"]["command"] for line in poller.round(False)],
-                    ["cost-show", "cost-show", "cost-limit"])
+                    ["cost-show", "cost-show", "cost-limit", "threads"])
             self.assertEqual(commands.count("cost/show"), 1)
-            self.assertEqual(commands[-3:], ["tx/cost-show",
+            self.assertEqual(commands[-4:], ["tx/cost-show",
                                              "revalidator/cost-show",
-                                             "revalidator/cost-limit"])
+                                             "revalidator/cost-limit",
+                                             "cost/threads"])
             # Another process may know it.
             poller.pid += 1
             poller.round(False)
@@ -1129,7 +1151,7 @@ class TestTarget(InTemporary):
         target.command = command                # type: ignore
         line, = poller.round(False)
         self.assertEqual(line["error"], busy)
-        self.assertEqual(len(poller.round(False)), 2)
+        self.assertEqual(len(poller.round(False)), 3)
         self.assertEqual(commands, ["cost/show"] * 2)
         target.close()
 

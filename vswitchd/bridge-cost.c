@@ -19,6 +19,7 @@
 #include "bridge-cost.h"
 
 #include "cost-report.h"
+#include "cost-threads.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
 #include "util.h"
@@ -72,6 +73,7 @@ static const struct cost_kind command_kind
 /* The main thread's, created by bridge_cost_init(). */
 enum { LOOP, IFACES, COMMANDS, N_ACCOUNTS };
 static struct cost_recorder *recorders[N_ACCOUNTS];
+static pthread_t main_thread;
 
 /* The iteration in progress.  It has a recorder if accounting is on. */
 static struct cost_span loop;
@@ -138,7 +140,12 @@ bridge_cost_next(void)
 {
     const struct cost_details details = { get_loop_details, NULL, 0 };
     bool enabled = cost_enabled(&config);
-    uint64_t now = cost_clock_now(loop_kind.event, 0);
+    uint64_t now;
+
+    if (enabled) {
+        cost_threads_mark(false);
+    }
+    now = cost_clock_now(loop_kind.event, 0);
 
     if (enabled && loop.recorder) {
         cost_span_lap(&loop, loop_stage, now);
@@ -160,6 +167,9 @@ bridge_cost_enter(enum bridge_cost_stage stage)
     if (loop.recorder && stage != outer) {
         cost_span_lap(&loop, outer, cost_span_now(&loop));
         loop_stage = stage;
+        if (stage == BRIDGE_COST_POLL) {
+            cost_threads_mark(true);
+        }
     }
     return outer;
 }
@@ -216,6 +226,18 @@ bridge_cost_trace_addresses(bool done)
     outer = bridge_cost_enter(done ? outer : BRIDGE_COST_ROUTES);
 }
 
+/* Accounts for ovsrcu_synchronize(), if the main thread is about to call it,
+ * or has if 'done'. */
+void
+bridge_cost_trace_synchronize(bool done)
+{
+    static enum bridge_cost_stage outer;
+
+    if (pthread_equal(pthread_self(), main_thread)) {
+        outer = bridge_cost_enter(done ? outer : BRIDGE_COST_RCU);
+    }
+}
+
 /* Reporting. */
 
 static void
@@ -261,6 +283,7 @@ bridge_cost_init(void)
         .put_details = put_details,
     };
 
+    main_thread = pthread_self();
     for (size_t i = 0; i < N_ACCOUNTS; i++) {
         recorders[i] = cost_recorder_create(
             cost_account_create(kinds[i], names[i], NULL), "main");

@@ -43,8 +43,9 @@
  * Thread-safety
  * =============
  *
- * These functions are for the main thread only.  Before bridge_cost_init()
- * they record nothing. */
+ * These functions are for the main thread only, except that any thread may
+ * call bridge_cost_trace_synchronize().  Before bridge_cost_init() they record
+ * nothing. */
 
 /* Stages of an iteration of the main loop. */
 #define BRIDGE_COST_STAGES(COLUMN)                                            \
@@ -74,6 +75,9 @@
     COLUMN(BRIDGE_COST_NETDEV, "netdev", NULL, 0,                             \
            "Changes of the kernel's links and addresses, and periodic work "  \
            "of some types of devices.")                                       \
+    COLUMN(BRIDGE_COST_RCU, "rcu", NULL, 0,                                   \
+           "ovsrcu_synchronize(): waiting until no thread uses what has "     \
+           "been replaced, such as the configuration of bridges and ports.")  \
     COLUMN(BRIDGE_COST_WAIT, "wait", NULL, 0,                                 \
            "Registering the events that poll_block() waits for.")             \
     COLUMN(BRIDGE_COST_OTHER, "other", NULL, 0, "Anything else.")             \
@@ -103,6 +107,7 @@ void bridge_cost_iface_stop(struct cost_span *, const char *name,
 
 void bridge_cost_trace_command(int argc, const char *argv[], bool done);
 void bridge_cost_trace_addresses(bool done);
+void bridge_cost_trace_synchronize(bool done);
 
 void bridge_cost_init(void);
 

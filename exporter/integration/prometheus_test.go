@@ -279,9 +279,9 @@ func TestQueries(t *testing.T) {
 			n++
 		}
 	}
-	want := 15
+	want := 16
 	if m.storesRates() {
-		want = 19
+		want = 20
 	}
 	if n != want {
 		t.Errorf("%d rules, not %d", n, want)

@@ -44,6 +44,27 @@ type Limit struct {
 	} `json:"datapaths"`
 }
 
+// Threads is a reply to cost/threads.
+type Threads struct {
+	Header
+	// Cgroup is nil if the daemon has no limit of CPU time.
+	Cgroup *struct {
+		ThrottledNS uint64 `json:"throttled_ns"`
+	} `json:"cgroup"`
+	Threads []Thread `json:"threads"`
+}
+
+// Thread is what a thread has used since it was created.
+type Thread struct {
+	Name                string `json:"name"`
+	TID                 uint64 `json:"tid"`
+	CPUNS               uint64 `json:"cpu_ns"`
+	RunDelayNS          uint64 `json:"run_delay_ns"`
+	VoluntarySwitches   uint64 `json:"voluntary_switches"`
+	InvoluntarySwitches uint64 `json:"involuntary_switches"`
+	MajorFaults         uint64 `json:"major_faults"`
+}
+
 // Header is what all replies have.  Times are in microseconds since the Epoch.
 type Header struct {
 	Version    int    `json:"version"`
@@ -144,6 +165,16 @@ func ParseLimit(data []byte) (*Limit, error) {
 		return nil, err
 	}
 	return &limit, nil
+}
+
+// ParseThreads returns the reply to cost/threads that is in 'data'.
+func ParseThreads(data []byte) (*Threads, error) {
+	var threads Threads
+	err := unmarshal(data, &threads, &threads.Header, "cost", "threads")
+	if err != nil {
+		return nil, err
+	}
+	return &threads, nil
 }
 
 // Together is the command that has the replies to those of several reports.

@@ -128,6 +128,7 @@ func Replies(t testing.TB, dir string) Handler {
 		"bridge/cost-show": "bridge", "netlink/cost-show": "netlink",
 		"revalidator/cost-show":  "revalidator",
 		"revalidator/cost-limit": "cost-limit",
+		"cost/threads":           "threads",
 	} {
 		text, err := os.ReadFile(dir + "/" + file + ".json")
 		if err != nil {

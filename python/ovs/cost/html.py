@@ -170,7 +170,8 @@ def slowest(recording: Recording, source: str, report: str,
         stages = ", ".join(f"{n} {svg.time_label(ns)}" for n, ns in
                            text.ordered(event["stages_ns"], columns))
         flow = event.get("details", {}).get("flow", "")
-        what = text.details(event) + (f" {flow}" if flow else "")
+        what = (text.cause(event) + text.details(event)
+                + (f" {flow}" if flow else ""))
         rows.append([name_cell(name), svg.time_label(event["total_ns"]),
                      text.when(event["time_us"]), name_cell(event["thread"]),
                      name_cell(event["class"]),

@@ -243,6 +243,8 @@ def cmd_show(args: argparse.Namespace) -> int:
             limits = recording.limits.get(source)
             if report == "revalidator" and limits:
                 lines += text.limit(limits[-1])
+        if args.thread and source in recording.threads:
+            lines += text.threads(recording.threads[source])
     print("\n".join(lines))
     return 0
 

@@ -100,6 +100,8 @@ class Poller:
                     f"{report}/cost-slowest", "-n", self.accounts, "16"))
             if report == "revalidator" and replies is None:
                 self._add(lines, self._command("revalidator/cost-limit"))
+        if replies is None:
+            self._add(lines, self._command("cost/threads"))
 
     def shows(self, reports: Sequence[str],
               *options: str) -> List[Dict[str, Any]]:

@@ -267,6 +267,7 @@ class Recording:
         self.replies: Dict[Tuple[str, str], List[model.Reply]] = {}
         self.slowest: Dict[Tuple[str, str], Dict[str, Any]] = {}
         self.limits: Dict[str, List[Dict[str, Any]]] = {}
+        self.threads: Dict[str, Dict[str, Any]] = {}
         self.errors: List[Line] = []
         self._room: Dict[Tuple[str, str], int] = {}
 
@@ -302,6 +303,8 @@ class Recording:
                 self.slowest[line.source, report] = line.reply
             elif command == "cost-limit":
                 self.limits.setdefault(line.source, []).append(line.reply)
+            elif command == "threads":
+                self.threads[line.source] = line.reply
 
     def finish(self) -> None:
         for replies in self.replies.values():

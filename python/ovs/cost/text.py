@@ -288,6 +288,12 @@ def details(event: Dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def cause(event: Dict[str, Any]) -> str:
+    """Returns why an event was slow, with a comma, if that is known."""
+    known = event.get("cause", "unknown")
+    return "" if known == "unknown" else f"{printable(known)}, "
+
+
 def slow_event(event: Dict[str, Any],
                columns: model.Columns) -> List[str]:
     excluded = event.get("excluded_ns")
@@ -296,7 +302,7 @@ def slow_event(event: Dict[str, Any],
         line += f", without {us(excluded)} us of events within it,"
     line += (f" at {when(event['time_us'])}, thread "
              f"{printable(event['thread'])}, class "
-             f"{printable(event['class'])}, {details(event)}")
+             f"{printable(event['class'])}, {cause(event)}{details(event)}")
     lines = [line]
     flow = event.get("details", {}).get("flow")
     if flow:
@@ -330,6 +336,28 @@ def slowest(json: Dict[str, Any]) -> List[str]:
                 kinds, item["kind"], event["stages_ns"]))
             lines += [f"{i:3}. {text[0]}"] + text[1:]
     return lines or ["no account"]
+
+
+def threads(json: Dict[str, Any]) -> List[str]:
+    """Returns the text of a reply to cost/threads."""
+    lines = [f"{len(json['threads'])} threads in {json['have_ns'] / 1e9:.1f} "
+             "s"]
+    if "error" in json:
+        lines.append("threads cannot be read: " + printable(json["error"]))
+    lines.append("  thread            CPU % delay % voluntary/s "
+                 "involuntary/s faults")
+    for item in json["threads"]:
+        line = f"  {printable(item['name']):15}"
+        last = item.get("last")
+        if last:
+            ns = last["ns"]
+            line += (f" {100 * last['cpu_ns'] / ns:7.1f}"
+                     f" {100 * last['run_delay_ns'] / ns:7.1f}"
+                     f" {1e9 * last['voluntary_switches'] / ns:11.1f}"
+                     f" {1e9 * last['involuntary_switches'] / ns:13.1f}"
+                     f" {last['major_faults']:6}")
+        lines.append(line)
+    return lines
 
 
 def limit(json: Dict[str, Any]) -> List[str]:

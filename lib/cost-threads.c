@@ -1,0 +1,924 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#include <config.h>
+
+#include "cost-threads.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
+
+#include "cost-clock.h"
+#include "cost-report.h"
+#include "hash.h"
+#include "openvswitch/dynamic-string.h"
+#include "openvswitch/hmap.h"
+#include "openvswitch/json.h"
+#include "openvswitch/token-bucket.h"
+#include "ovs-rcu.h"
+#include "ovs-thread.h"
+#include "timeval.h"
+#include "unixctl.h"
+#include "unixctl-worker.h"
+#include "util.h"
+
+#define SAMPLE_NS UINT64_C(500000000)
+#define MIN_WINDOW_NS SAMPLE_NS
+#define MARK_NS 5000000                 /* See cost_threads_mark(). */
+
+/* What is read of a thread: its CPU time, run delay and turns on a CPU each
+ * time, the others each 10 s and for a command.  All of them only grow. */
+enum {
+    CPU_NS,
+    DELAY_NS,
+    TURNS,
+    VOLUNTARY,                          /* Context switches. */
+    INVOLUNTARY,
+    FAULTS,                             /* Major ones. */
+    N_VALUES
+};
+static const char *const names[N_VALUES] = {
+    [CPU_NS] = "cpu_ns",
+    [DELAY_NS] = "run_delay_ns",
+    [VOLUNTARY] = "voluntary_switches",
+    [INVOLUNTARY] = "involuntary_switches",
+    [FAULTS] = "major_faults",
+};
+
+/* The same of the control group of the process, if any has a limit. */
+enum { PERIODS, THROTTLED, THROTTLED_NS, N_CGROUP_VALUES };
+static const char *const cgroup_names[N_VALUES] = {
+    [PERIODS] = "periods",
+    [THROTTLED] = "throttled_periods",
+    [THROTTLED_NS] = "throttled_ns",
+};
+
+/* Values, and the times right before and after they were read, in nanoseconds
+ * of CLOCK_MONOTONIC. */
+struct reading {
+    int64_t from_ns, to_ns;             /* 0 if it is unused. */
+    uint64_t values[N_VALUES];
+};
+
+/* Each 'every' samples, one is kept, in one of 'n' places: those of 2 seconds,
+ * of 2 minutes, and of 15 minutes. */
+static const struct {
+    unsigned int every, n;
+} levels[] = { { 1, 4 }, { 20, 13 }, { 120, 16 } };
+enum { FULL_EVERY = 20, N_PAST = 4 + 13 + 16 };
+
+struct history {
+    struct reading now;                 /* The latest one. */
+    struct reading past[N_PAST];
+};
+
+struct thread {
+    struct hmap_node node;              /* In 'threads', by 'tid'. */
+    pid_t tid;
+    int fd;                             /* Of "schedstat".  It stays that of
+                                         * this thread, even if another one
+                                         * gets the TID. */
+    char name[16];
+    struct history history;
+    int64_t changed_ns;                 /* When a new CPU time was read. */
+
+    /* What the thread reads itself: for its latest slow event, and where
+     * the latest two events that are marked begin, the latest one first, and
+     * where the latest one ends. */
+    struct reading own, begin[2], end;
+    struct token_bucket bucket;
+};
+
+/* Protects what has been read.  Held while one thread is read. */
+static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
+static struct hmap threads = HMAP_INITIALIZER(&threads);
+static struct history cgroup;
+static int cgroup_version;              /* 1 or 2, 0 if there is no limit. */
+static int read_error;                  /* Of reading any thread, or 0. */
+
+/* Held while all threads are read, so that none is added or removed. */
+static struct ovs_mutex pass_mutex OVS_ACQ_BEFORE(mutex)
+    = OVS_MUTEX_INITIALIZER;
+static unsigned int n_samples;
+
+/* Where /proc and /sys are. */
+static const char *root = "";
+
+/* The thread that runs. */
+DEFINE_STATIC_PER_THREAD_DATA(struct thread *, self, NULL);
+
+static void start_sampler(const struct smap *, bool enabled);
+static struct cost_config config = {
+    .name = "threads", .default_interval = 1, .sample_interval = 1,
+    .apply = start_sampler,
+};
+
+static int64_t
+now_ns(void)
+{
+    struct timespec ts;
+
+    xclock_gettime(CLOCK_MONOTONIC, &ts);
+    return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
+}
+
+/* Reading. */
+
+/* Reads the file that the format and its arguments name, below 'root', into
+ * 'buf', a string of at most 'size' bytes.  Returns true if successful. */
+static bool OVS_PRINTF_FORMAT(3, 4)
+read_file(char *buf, size_t size, const char *format, ...)
+{
+    ssize_t n = -1;
+    char path[512];
+    va_list args;
+    int fd;
+
+    va_start(args, format);
+    n = snprintf(path, sizeof path, "%s", root);
+    vsnprintf(path + n, sizeof path - n, format, args);
+    va_end(args);
+
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, buf, size - 1);
+    if (fd >= 0) {
+        close(fd);
+    }
+    buf[MAX(n, 0)] = '\0';
+    return n > 0;
+}
+
+/* Makes '*value' the number that follows 'key' in 'text', if it is there. */
+static bool
+get_value(const char *text, const char *key, uint64_t *value)
+{
+    const char *p = strstr(text, key);
+
+    return p && sscanf(p + strlen(key), "%"SCNu64, value) == 1;
+}
+
+/* Makes '*ns' the CPU time of thread 'tid', up to now.  That in "schedstat"
+ * lacks the time since the last tick, which on a CPU without ticks is up to a
+ * second. */
+static void
+read_cpu_time(pid_t tid, uint64_t *ns)
+{
+#ifdef __linux__
+    struct timespec ts;
+
+    /* As pthread_getcpuclockid() makes it. */
+    if (!clock_gettime((clockid_t) (~(unsigned int) tid << 3 | 6), &ts)) {
+        *ns = ts.tv_sec * UINT64_C(1000000000) + ts.tv_nsec;
+    }
+#else
+    (void) tid, (void) ns;
+#endif
+}
+
+/* Reads CPU time, run delay and turns of 'thread' into 'reading'.  Returns 0,
+ * or a positive errno value, ESRCH if 'thread' is gone.  One system call waits
+ * for nobody else, as the caller holds 'mutex'. */
+static int
+read_schedstat(const struct thread *thread, struct reading *reading)
+{
+    uint64_t *v = reading->values;
+    char buf[128];
+    ssize_t n;
+
+    reading->from_ns = now_ns();
+    n = pread(thread->fd, buf, sizeof buf - 1, 0);
+    if (n < 0) {
+        return errno;
+    }
+    buf[n] = '\0';
+    if (sscanf(buf, "%"SCNu64" %"SCNu64" %"SCNu64, &v[CPU_NS], &v[DELAY_NS],
+               &v[TURNS]) != 3) {
+        return EPROTO;
+    }
+    read_cpu_time(thread->tid, &v[CPU_NS]);
+    reading->to_ns = now_ns();
+    return 0;
+}
+
+/* Reads the name, and what is not in "schedstat", of 'thread'. */
+static void
+read_rest(struct thread *thread)
+{
+    struct reading *now = &thread->history.now;
+    uint64_t *v = now->values;
+    char state = '\0';
+    char buf[8192];
+
+    if (read_file(buf, sizeof buf, "/proc/self/task/%d/stat",
+                  (int) thread->tid)) {
+        char *begin = strchr(buf, '('), *end = strrchr(buf, ')');
+
+        if (begin && end && begin < end) {
+            *end = '\0';
+            ovs_strlcpy(thread->name, begin + 1, sizeof thread->name);
+            if (sscanf(end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %"SCNu64,
+                       &state, &v[FAULTS]) != 2) {
+                state = '\0';
+            }
+        }
+    }
+    if (read_file(buf, sizeof buf, "/proc/self/task/%d/status",
+                  (int) thread->tid)) {
+        get_value(buf, "\nvoluntary_ctxt_switches:", &v[VOLUNTARY]);
+        get_value(buf, "\nnonvoluntary_ctxt_switches:", &v[INVOLUNTARY]);
+    }
+    if (state == 'R' && thread->changed_ns < now->from_ns) {
+        /* It still waits for a CPU.  The kernel counts that when it is over,
+         * which may be never. */
+        v[DELAY_NS] += now->from_ns - thread->changed_ns;
+    }
+}
+
+/* Makes a sample of 'history''s latest reading. */
+static void
+keep(struct history *history)
+{
+    struct reading *past = history->past;
+
+    for (size_t i = 0; i < ARRAY_SIZE(levels); i++) {
+        if (n_samples % levels[i].every == 0) {
+            past[n_samples / levels[i].every % levels[i].n] = history->now;
+        }
+        past += levels[i].n;
+    }
+}
+
+/* Reads all of 'thread', or only what is in "schedstat" unless 'full'.
+ * Returns false if it is gone. */
+static bool
+read_thread(struct thread *thread, bool full)
+{
+    struct history *history = &thread->history;
+    uint64_t cpu_ns = history->now.values[CPU_NS];
+    struct reading reading = history->now;
+    int error = read_schedstat(thread, &reading);
+
+    if (error) {
+        read_error = error == ESRCH ? read_error : error;
+        return error != ESRCH;
+    }
+    history->now = reading;
+    if (reading.values[CPU_NS] != cpu_ns) {
+        thread->changed_ns = reading.from_ns;
+    }
+    if (full) {
+        read_rest(thread);
+    }
+    return true;
+}
+
+static struct thread *
+find_thread(pid_t tid)
+{
+    struct thread *thread;
+
+    HMAP_FOR_EACH_WITH_HASH (thread, node, hash_int(tid, 0), &threads) {
+        if (thread->tid == tid) {
+            return thread;
+        }
+    }
+    return NULL;
+}
+
+static void
+remove_thread(struct thread *thread)
+{
+    hmap_remove(&threads, &thread->node);
+    close(thread->fd);
+    cost_free(thread, sizeof *thread);
+}
+
+/* Adds thread 'tid', unless it can't be read. */
+static void
+add_thread(pid_t tid)
+{
+    struct thread *thread;
+    char path[512];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/proc/self/task/%d/schedstat", root,
+             (int) tid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        read_error = errno;
+        return;
+    }
+
+    thread = cost_alloc(sizeof *thread);
+    thread->tid = tid;
+    thread->fd = fd;
+    thread->changed_ns = now_ns();
+    token_bucket_init(&thread->bucket, 10, 10000);
+    hmap_insert(&threads, &thread->node, hash_int(tid, 0));
+    if (read_thread(thread, true) && thread->history.now.to_ns) {
+        thread->history.past[levels[0].n
+                             + n_samples / FULL_EVERY % levels[1].n]
+            = thread->history.now;
+    } else {
+        remove_thread(thread);
+    }
+}
+
+/* Adds the threads that are new. */
+static void
+add_threads(void)
+{
+    char path[512];
+    DIR *dir;
+
+    snprintf(path, sizeof path, "%s/proc/self/task", root);
+    dir = opendir(path);
+    if (!dir) {
+        read_error = errno;
+        return;
+    }
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        pid_t tid = atoi(entry->d_name);
+
+        ovs_mutex_lock(&mutex);
+        if (tid > 0 && !find_thread(tid)) {
+            add_thread(tid);
+        }
+        ovs_mutex_unlock(&mutex);
+    }
+    closedir(dir);
+}
+
+/* Reads the counters of the control group at 'path' in 'mount' or, if it has
+ * no limit of CPU time, of the nearest one above it that has.  Returns false
+ * if there is none. */
+static bool
+read_throttling(const char *mount, const char *path_, uint64_t values[])
+{
+    char path[256], buf[2048];
+
+    ovs_strlcpy(path, path_, sizeof path);
+    for (;;) {
+        size_t len = strlen(path);
+
+        if (read_file(buf, sizeof buf, "/sys/fs/cgroup%s%s/cpu.stat", mount,
+                      path)
+            && get_value(buf, "nr_periods ", &values[PERIODS])
+            && values[PERIODS]
+            && get_value(buf, "nr_throttled ", &values[THROTTLED])) {
+            if (get_value(buf, "throttled_usec ", &values[THROTTLED_NS])) {
+                values[THROTTLED_NS] *= 1000;
+                return true;
+            }
+            return get_value(buf, "throttled_time ", &values[THROTTLED_NS]);
+        }
+        while (len && path[len - 1] != '/') {
+            len--;
+        }
+        if (!len) {
+            return false;
+        }
+        path[len - 1] = '\0';
+    }
+}
+
+/* Reads how much the process has been throttled. */
+static void
+read_cgroup(void)
+{
+    static const struct {
+        const char *controllers;        /* In /proc/self/cgroup. */
+        const char *mount;
+    } places[] = {
+        { ":cpu,cpuacct:", "/cpu,cpuacct" },
+        { ":cpu:", "/cpu" },
+        { "0::", "" },
+        { "0::", "/unified" },
+    };
+    uint64_t values[N_CGROUP_VALUES] = { 0 };
+    char buf[4096];
+    int version = 0;
+
+    read_file(buf, sizeof buf, "/proc/self/cgroup");
+    for (size_t i = 0; i < ARRAY_SIZE(places) && !version; i++) {
+        const char *p = strstr(buf, places[i].controllers);
+        char path[256];
+
+        if (p && sscanf(p + strlen(places[i].controllers), "%255[^\n]",
+                        path) == 1
+            && read_throttling(places[i].mount, path, values)) {
+            version = places[i].controllers[0] == '0' ? 2 : 1;
+        }
+    }
+
+    ovs_mutex_lock(&mutex);
+    if (version != cgroup_version
+        || values[PERIODS] < cgroup.now.values[PERIODS]) {
+        /* It is another one. */
+        memset(&cgroup, 0, sizeof cgroup);
+        cgroup_version = version;
+    }
+    if (version) {
+        cgroup.now.from_ns = cgroup.now.to_ns = now_ns();
+        memcpy(cgroup.now.values, values, sizeof values);
+    }
+    ovs_mutex_unlock(&mutex);
+}
+
+/* Reads all threads, all of them and the control group if 'full', and keeps
+ * that as a sample if 'sample'. */
+static void
+read_all(bool full, bool sample)
+    OVS_REQUIRES(pass_mutex)
+{
+    struct thread *thread;
+
+    read_error = 0;
+    add_threads();
+    HMAP_FOR_EACH_SAFE (thread, node, &threads) {
+        ovs_mutex_lock(&mutex);
+        if (!read_thread(thread, full)) {
+            remove_thread(thread);
+        } else if (sample) {
+            keep(&thread->history);
+        }
+        ovs_mutex_unlock(&mutex);
+    }
+    if (full) {
+        read_cgroup();
+        if (sample) {
+            keep(&cgroup);
+        }
+    }
+}
+
+static void *
+sampler_main(void *aux OVS_UNUSED)
+{
+    ovsrcu_quiesce_start();
+    for (;;) {
+        if (cost_enabled(&config)) {
+            ovs_mutex_lock(&pass_mutex);
+            read_all(n_samples % FULL_EVERY == 0, true);
+            n_samples++;
+            ovs_mutex_unlock(&pass_mutex);
+        }
+        xnanosleep_no_quiesce(SAMPLE_NS);
+    }
+    return NULL;
+}
+
+static void
+start_sampler(const struct smap *other_config OVS_UNUSED, bool enabled)
+{
+    static bool started;
+
+    if (enabled && !started) {
+        started = true;
+        ovs_thread_create("cost_threads", sampler_main, NULL);
+    }
+}
+
+/* Causes. */
+
+static uint64_t
+difference(const struct reading *a, const struct reading *b, size_t i)
+{
+    return b->values[i] > a->values[i] ? b->values[i] - a->values[i] : 0;
+}
+
+/* Returns what a thread did for at least half of an event that took 'event_ns'
+ * and was within the time from 'before' to 'after'. */
+static enum cost_cause
+judge(const struct reading *before, const struct reading *after,
+      uint64_t event_ns)
+{
+    int64_t interval = after->to_ns - before->from_ns;
+    int64_t cpu = difference(before, after, CPU_NS);
+    int64_t delay = difference(before, after, DELAY_NS);
+
+    /* The time that may have been spent otherwise.  The scheduler's clock and
+     * CLOCK_MONOTONIC differ by at most 500 ppm. */
+    int64_t spare = (int64_t) (event_ns / 2) - interval / 1000;
+
+    /* A thread that has had no other turn has not been blocked, whatever an
+     * interrupt or a hypervisor did. */
+    return (interval - cpu <= spare ? COST_CAUSE_ON_CPU
+            : interval - delay <= spare ? COST_CAUSE_STARVED
+            : cpu + delay <= spare && difference(before, after, TURNS)
+            ? COST_CAUSE_BLOCKED
+            : COST_CAUSE_UNKNOWN);
+}
+
+/* Makes '*latest' 'reading' if it is a later one, before 'limit_ns'. */
+static void
+choose(const struct reading **latest, const struct reading *reading,
+       int64_t limit_ns)
+{
+    if (reading->to_ns && reading->to_ns <= limit_ns
+        && (!*latest || reading->from_ns > (*latest)->from_ns)) {
+        *latest = reading;
+    }
+}
+
+static enum cost_cause
+get_cause(struct thread *thread, uint64_t event_ns, uint64_t age_ns)
+{
+    enum cost_cause cause = COST_CAUSE_UNKNOWN;
+    const struct reading *before = NULL;
+    int64_t now = now_ns();
+    struct reading after;
+
+    choose(&before, &thread->own, now - age_ns);
+    choose(&before, &thread->begin[0], now - age_ns);
+    choose(&before, &thread->begin[1], now - age_ns);
+    for (size_t i = 0; i < N_PAST; i++) {
+        choose(&before, &thread->history.past[i], now - age_ns);
+    }
+    if (before && event_ns / 2 <= (now - before->from_ns) / 1000) {
+        /* Too short for judge(). */
+        return cause;
+    }
+    if (before && age_ns > event_ns && thread->end.from_ns > before->to_ns
+        && llabs(thread->end.from_ns - (int64_t) (now - age_ns + event_ns))
+           <= event_ns / 16) {
+        return judge(before, &thread->end, event_ns);
+    }
+    if (token_bucket_withdraw(&thread->bucket, 1000)
+        && !read_schedstat(thread, &after)) {
+        if (before) {
+            cause = judge(before, &after, event_ns);
+        }
+        thread->own = after;
+    }
+    return cause;
+}
+
+/* Returns the calling thread, with 'mutex' held, or NULL if it has not been
+ * found yet, or 'mutex' is held by another one. */
+static struct thread *
+lock_self(void)
+    OVS_NO_THREAD_SAFETY_ANALYSIS
+{
+    struct thread **me = self_get();
+    int source;
+
+    atomic_read_relaxed(&cost_clock.source, &source);
+    if (source == COST_CLOCK_TEST || ovs_mutex_trylock(&mutex)) {
+        return NULL;
+    }
+#ifdef __linux__
+    if (!*me) {
+        struct reading reading;
+
+        *me = find_thread(syscall(SYS_gettid));
+        if (*me && read_schedstat(*me, &reading)) {
+            /* It is another thread, which had the same TID. */
+            *me = NULL;
+        }
+    }
+#endif
+    if (!*me) {
+        ovs_mutex_unlock(&mutex);
+    }
+    return *me;
+}
+
+/* Returns why the event that ends in the calling thread was slow, see
+ * cost_cause_cb.  Takes some microseconds, at most ten times a second in each
+ * thread. */
+enum cost_cause
+cost_threads_cause(uint64_t event_ns, uint64_t age_ns)
+    OVS_NO_THREAD_SAFETY_ANALYSIS
+{
+    enum cost_cause cause = COST_CAUSE_UNKNOWN;
+    struct thread *me = lock_self();
+
+    if (me) {
+        cause = get_cause(me, event_ns, age_ns);
+        ovs_mutex_unlock(&mutex);
+    }
+    return cause;
+}
+
+/* An event begins in the calling thread, or ends if 'end', and is recorded
+ * later.  This makes its cause known in any case, and is for events that are
+ * no shorter than iterations of the main loop: it takes 0.1 us, and each 5 ms
+ * some microseconds. */
+void
+cost_threads_mark(bool end)
+    OVS_NO_THREAD_SAFETY_ANALYSIS
+{
+    struct thread *me = lock_self();
+
+    if (me) {
+        struct reading reading;
+
+        if (now_ns() - me->begin[0].from_ns >= MARK_NS
+            && !read_schedstat(me, &reading)) {
+            if (end) {
+                me->end = reading;
+            } else {
+                me->begin[1] = me->begin[0];
+                me->begin[0] = reading;
+            }
+        }
+        ovs_mutex_unlock(&mutex);
+    }
+}
+
+/* "cost/threads". */
+
+/* Returns the reading of 'history' whose age is nearest to 'window_ns', or
+ * NULL if there is none. */
+static const struct reading *
+window_start(const struct history *history, int64_t window_ns)
+{
+    int64_t start = history->now.from_ns - window_ns;
+    const struct reading *best = NULL;
+
+    for (size_t i = levels[0].n; i < N_PAST; i++) {
+        const struct reading *past = &history->past[i];
+
+        if (past->to_ns && past->from_ns < history->now.from_ns
+            && (!best || (llabs(past->from_ns - start)
+                          < llabs(best->from_ns - start)))) {
+            best = past;
+        }
+    }
+    return best;
+}
+
+/* What is shown of a thread. */
+struct row {
+    const struct thread *thread;
+    const struct reading *start;
+    int64_t ns;                         /* Since then, 0 if it is too short for
+                                         * a rate. */
+    double percent[2];                  /* CPU_NS and DELAY_NS, of that. */
+};
+
+static void
+init_row(struct row *row, const struct thread *thread, int64_t window_ns)
+{
+    const struct history *history = &thread->history;
+
+    row->thread = thread;
+    row->start = window_start(history, window_ns);
+    row->ns = row->start ? history->now.from_ns - row->start->from_ns : 0;
+    row->ns = row->ns >= MIN_WINDOW_NS ? row->ns : 0;
+    for (size_t i = 0; i < ARRAY_SIZE(row->percent); i++) {
+        row->percent[i] = (row->ns ? 100.0 * difference(row->start,
+                                                        &history->now, i)
+                                     / row->ns
+                           : 0);
+    }
+}
+
+static int
+compare_rows(const void *a_, const void *b_)
+{
+    const struct row *a = a_, *b = b_;
+
+    for (size_t i = ARRAY_SIZE(a->percent); i-- > 0;) {
+        if (a->percent[i] != b->percent[i]) {
+            return a->percent[i] < b->percent[i] ? 1 : -1;
+        }
+    }
+    return a->thread->tid < b->thread->tid ? -1 : 1;
+}
+
+/* Adds the values of 'now', and in "last" what they grew by since 'start',
+ * unless that is NULL, to 'json'. */
+static void
+put_values(struct json *json, const char *const value_names[],
+           const struct reading *start, const struct reading *now)
+{
+    struct json *last = json_object_create();
+
+    for (size_t i = 0; i < N_VALUES; i++) {
+        if (value_names[i]) {
+            cost_put_integer(json, value_names[i], now->values[i]);
+            if (start) {
+                cost_put_integer(last, value_names[i],
+                                 difference(start, now, i));
+            }
+        }
+    }
+    if (start) {
+        cost_put_integer(last, "ns", now->from_ns - start->from_ns);
+        json_object_put(json, "last", last);
+    } else {
+        json_destroy(last);
+    }
+}
+
+/* Appends the first line to 's', and adds its numbers to 'json'. */
+static void
+put_process(const struct row *rows, size_t n, int window_s, struct ds *s,
+            struct json *json)
+{
+    /* Half of the time between two readings of so long ago. */
+    int64_t max_error_ns
+        = levels[window_s > 120 ? 2 : 1].every * SAMPLE_NS / 2;
+    double percent[2] = { 0, 0 };
+    int64_t ns = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < ARRAY_SIZE(percent); j++) {
+            percent[j] += rows[i].percent[j];
+        }
+        ns = MAX(ns, rows[i].ns);
+    }
+    ds_put_format(s, "%"PRIuSIZE" threads in %.1f s", n, ns / 1e9);
+    if (ns < window_s * INT64_C(1000000000) - max_error_ns) {
+        ds_put_format(s, " (have %.0f s of %d s)", ns / 1e9, window_s);
+    }
+    ds_put_format(s, ": CPU %.1f%%, run delay %.1f%%", percent[CPU_NS],
+                  percent[DELAY_NS]);
+    cost_put_integer(json, "window_ns", window_s * UINT64_C(1000000000));
+    cost_put_integer(json, "have_ns", ns);
+
+    if (cgroup_version) {
+        const struct reading *start
+            = window_start(&cgroup, window_s * INT64_C(1000000000));
+        struct json *object = json_object_create();
+
+        if (start) {
+            ds_put_format(s, ", throttled %.1f%% (%"PRIu64" of %"PRIu64
+                          " periods)",
+                          100.0 * difference(start, &cgroup.now, THROTTLED_NS)
+                          / (cgroup.now.from_ns - start->from_ns),
+                          difference(start, &cgroup.now, THROTTLED),
+                          difference(start, &cgroup.now, PERIODS));
+        }
+        cost_put_integer(object, "version", cgroup_version);
+        put_values(object, cgroup_names, start, &cgroup.now);
+        json_object_put(json, "cgroup", object);
+    }
+    ds_put_char(s, '\n');
+}
+
+/* Returns what is known of all threads, of the last 'window_s' seconds and
+ * altogether, in JSON, and appends it to the text 's'. */
+struct json *
+cost_threads_to_json(int window_s, struct ds *s)
+{
+    struct json *json = cost_report_json_header("cost", "threads", &config);
+    struct json *array = json_array_create_empty();
+    struct thread *thread;
+    struct row *rows;
+    size_t n = 0;
+
+    ovs_mutex_lock(&pass_mutex);
+    read_all(true, false);
+    ovs_mutex_lock(&mutex);
+    rows = xmalloc(hmap_count(&threads) * sizeof *rows);
+    HMAP_FOR_EACH (thread, node, &threads) {
+        init_row(&rows[n++], thread, window_s * INT64_C(1000000000));
+    }
+    qsort(rows, n, sizeof *rows, compare_rows);
+    put_process(rows, n, window_s, s, json);
+    if (read_error) {
+        ds_put_format(s, "%s threads cannot be read: "
+                      "/proc/self/task/TID/schedstat: %s\n",
+                      n ? "some" : "the", ovs_strerror(read_error));
+        json_object_put_string(json, "error", ovs_strerror(read_error));
+    }
+    if (n) {
+        ds_put_format(s, "  %-15s %7s %7s %11s %13s %6s\n", "thread",
+                      "CPU %", "delay %", "voluntary/s", "involuntary/s",
+                      "faults");
+    }
+    for (size_t i = 0; i < n; i++) {
+        const struct row *row = &rows[i];
+        const struct reading *now = &row->thread->history.now;
+        struct json *object = json_object_create();
+
+        json_object_put_string(object, "name", row->thread->name);
+        cost_put_integer(object, "tid", row->thread->tid);
+        put_values(object, names, row->start, now);
+        json_array_add(array, object);
+
+        ds_put_format(s, "  %-15s %7.1f %7.1f", row->thread->name,
+                      row->percent[CPU_NS], row->percent[DELAY_NS]);
+        if (row->ns) {
+            ds_put_format(s, " %11.1f %13.1f %6"PRIu64"\n",
+                          difference(row->start, now, VOLUNTARY) * 1e9
+                          / row->ns,
+                          difference(row->start, now, INVOLUNTARY) * 1e9
+                          / row->ns,
+                          difference(row->start, now, FAULTS));
+        } else {
+            ds_put_cstr(s, "  new\n");
+        }
+    }
+    ovs_mutex_unlock(&mutex);
+    ovs_mutex_unlock(&pass_mutex);
+    free(rows);
+    json_object_put(json, "threads", array);
+    return json;
+}
+
+static struct json *
+add_reply(void)
+{
+    struct ds s = DS_EMPTY_INITIALIZER;
+    struct json *json = cost_threads_to_json(60, &s);
+
+    ds_destroy(&s);
+    return json;
+}
+
+static void
+do_show(void *window_s, struct unixctl_worker_reply *reply)
+{
+    struct ds s = DS_EMPTY_INITIALIZER;
+    struct json *json = cost_threads_to_json(*(int *) window_s, &s);
+
+    if (reply->json) {
+        json_to_ds(json, 0, &reply->body);
+    } else {
+        ds_put_buffer(&reply->body, s.string, s.length);
+    }
+    json_destroy(json);
+    ds_destroy(&s);
+    free(window_s);
+}
+
+static void
+cost_threads(struct unixctl_conn *conn, int argc, const char *argv[],
+             void *aux OVS_UNUSED)
+{
+    static const struct {
+        const char *name;
+        int seconds;
+    } windows[] = { { "10s", 10 }, { "1m", 60 }, { "5m", 300 },
+                    { "15m", 900 } };
+    const char *wanted = argc > 2 ? argv[2] : "1m";
+    int window_s = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(windows); i++) {
+        if (!strcmp(wanted, windows[i].name)) {
+            window_s = windows[i].seconds;
+        }
+    }
+    if (argc == 2 || (argc > 2 && strcmp(argv[1], "-last"))) {
+        unixctl_command_reply_error(conn, "usage: cost/threads "
+                                    "[-last 10s|1m|5m|15m]");
+    } else if (!window_s) {
+        char *error = xasprintf("-last \"%s\" is none of 10s, 1m, 5m and 15m",
+                                wanted);
+
+        unixctl_command_reply_error(conn, error);
+        free(error);
+    } else {
+        int *arg = xmemdup(&window_s, sizeof window_s);
+
+        if (!unixctl_worker_do(conn, do_show, arg)) {
+            free(arg);
+        }
+    }
+}
+
+/* Starts to sample, unless accounting is off, finds the causes of slow events
+ * from now on, and registers the command "cost/threads". */
+void
+cost_threads_init(void)
+{
+    cost_set_cause_cb(cost_threads_cause);
+    cost_config_register(&config);
+    cost_report_add_reply(add_reply);
+    unixctl_command_register("cost/threads", "[-last 10s|1m|5m|15m]", 0, 2,
+                             cost_threads, NULL);
+}
+
+/* Makes 'root' the directory that has "/proc" and "/sys". */
+void
+cost_threads_set_root(const char *root_)
+{
+    root = root_;
+}

@@ -1,0 +1,65 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#ifndef COST_THREADS_H
+#define COST_THREADS_H 1
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "cost-book.h"
+
+struct ds;
+struct json;
+
+/* Why events are slow: what the scheduler does with threads.
+ * =========================================================
+ *
+ * A thread spends all of its time in three ways: on a CPU, waiting for one
+ * although it could run (its "run delay"), and blocked.  Linux counts the
+ * first two for each thread.  A sampler, which is a thread of its own, reads
+ * these counters of all threads of the process twice a second.
+ *
+ * The command "cost/threads" shows how much of the last seconds or minutes
+ * each thread spent in each way.
+ *
+ * An event that enters the slowest has a cause, if there is proof of one: its
+ * thread reads its own counters.  Let the event have taken E, and let I be the
+ * time since an earlier reading, from before the event.  Of I, I - E was not
+ * in the event.  So, if the thread was on a CPU for I - E / 2 or longer, it
+ * was so for at least half of the event.  The same holds for the other two.
+ * This needs no reading when an event begins, and no guess: a cause that
+ * cannot be proven so is unknown.
+ *
+ * A container or a service may have a limit of CPU time.  Linux counts time in
+ * which a thread is held back because of it, "throttled", as run delay.
+ *
+ *
+ * Thread-safety
+ * =============
+ *
+ * Any thread may call these functions.  cost_threads_cause() and
+ * cost_threads_mark() wait for nobody.  cost_threads_init() is for the main
+ * thread, before any other one records. */
+
+void cost_threads_init(void);
+enum cost_cause cost_threads_cause(uint64_t event_ns, uint64_t age_ns);
+void cost_threads_mark(bool end);
+struct json *cost_threads_to_json(int window_s, struct ds *);
+
+/* For tests. */
+void cost_threads_set_root(const char *root);
+
+#endif /* cost-threads.h */
