@@ -5,6 +5,7 @@ package integration
 import (
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 
 	"ovs-cost/exporter/report"
@@ -32,7 +33,8 @@ func structure(show *report.Show) []map[string]string {
 	return sums
 }
 
-// The replies that other tests use have the structure of a switch's.
+// The replies that other tests use have the structure of a switch's, and maybe
+// stages that a switch need not have.
 func TestFixtures(t *testing.T) {
 	s := startSwitch(t)
 	s.send(1)
@@ -45,7 +47,15 @@ func TestFixtures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := structure(fixture), structure(s.show(name)); !reflect.DeepEqual(got, want) {
+		got, want := structure(fixture), structure(s.show(name))
+		for i := range min(len(got), len(want)) {
+			for column := range got[i] {
+				if _, found := want[i][column]; !found && strings.HasPrefix(column, "stage ") {
+					delete(got[i], column)
+				}
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n%v, not\n%v", name, got, want)
 		}
 	}
