@@ -32,6 +32,8 @@ LOOP = {"poll": 90000000, "idl": 9000, "datapath": 14000, "openflow": 30000,
         "wait": 7000,
         "other": 2000}
 CALL = {"send": 3000, "receive": 9000}
+SHARE = {"idle": 4e8, "lead": 3000, "lock": 200, "dump": 700000,
+         "sweep": 60000}
 ROUND = {"idle": 4e8, "start": 3000, "dump": 900000, "sweep": 60000,
          "finish": 5000}
 
@@ -46,6 +48,8 @@ KINDS: Dict[str, Tuple[List[str], List[str], Dict[str, List[str]]]] = {
         "packets dropped": ["down", "mtu", "qos", "offload", "no-room"],
         "other": ["retries", "errors", "uncounted"]}),
     "iteration": ([*LOOP, "run"], ["poll"], {}),
+    "command": (["total"], [], {}),
+    "update": (["total"], [], {}),
     "call": ([*CALL, "requests", "bytes", "total"], [], {
         "result": ["done", "nothing", "interrupted", "error"],
         "lost": ["overrun"]}),
@@ -56,6 +60,7 @@ KINDS: Dict[str, Tuple[List[str], List[str], Dict[str, List[str]]]] = {
                     "too-expensive", "update-fail", "translation",
                     "missing"]}),
 }
+KINDS["share"] = ([*SHARE, "flows", "total"], ["idle"], KINDS["round"][2])
 HEAD = {"kinds": [{"kind": kind, "stages": stages, "apart": apart,
                    "counters": [n for group in groups.values()
                                 for n in group]}
@@ -75,6 +80,10 @@ class Switch:
         self.deleted: Dict[str, Dict[Key, Account]] = {}
         self.moves: List[Dict[str, Any]] = []
         self.limit = 10000
+        self.well = False               # Is nothing wrong?
+        self.clock = "test"
+        self.threads = ["new"]
+        self.tops: Dict[str, List[Dict[str, Any]]] = {}
 
     def account(self, report: str, kind: str, name: str,
                 datapath: str = "") -> Account:
@@ -121,7 +130,7 @@ class Switch:
         rng = self.rng
         for _ in range(int(rate * seconds)):
             class_ = rng.choice(["miss", "miss", "miss+ct+recirc"])
-            lost = rng.random() < 0.001
+            lost = rng.random() < 0.001 and not self.well
             self.event(self.account("upcall", "upcall", "netdev@ovs-netdev",
                                     "netdev@ovs-netdev"), class_,
                        rng.choice(["pmd-c01", "pmd-c01", "pmd-c02"]), UPCALL,
@@ -147,6 +156,8 @@ class Switch:
             flows = rng.randrange(900, 1100)
             old = self.limit
             self.limit = rng.choice([old, old, old + 1000, old * 3 // 4])
+            if self.well:
+                self.limit = old
             if self.limit != old:
                 self.moves.insert(0, {
                     "time_us": self.now_us, "from": old, "to": self.limit,
@@ -186,7 +197,7 @@ class Switch:
         return {"version": 1, "report": report, "command": command,
                 "pid": self.pid, "start_us": self.start_us,
                 "ovs_version": "4.0.0", "now_us": self.now_us,
-                "clock": {"source": "test"},
+                "clock": {"source": self.clock},
                 "settings": {"enabled": True, "sample_interval": 4}, **HEAD}
 
     def show(self, report: str) -> Dict[str, Any]:
@@ -234,11 +245,19 @@ class Switch:
         usage = {"cpu_ns": 110 * 10 ** 6, "run_delay_ns": 890 * 10 ** 6,
                  "voluntary_switches": 0, "involuntary_switches": 25,
                  "major_faults": 0}
+        if self.well:
+            usage["run_delay_ns"] = 0
+        ever = {name: n * (self.now_us - self.start_us) // 10 ** 6
+                for name, n in usage.items()}
         return dict(self.head("cost", "threads"), window_ns=60 * 10 ** 9,
                     have_ns=10 ** 9, threads=[
-                        dict(usage, name="pmd-c01/id:<9>", tid=self.pid + 1,
+                        dict(ever, name="pmd-c01/id:<9>", tid=self.pid + 1,
                              last=dict(usage, ns=10 ** 9)),
-                        dict(usage, name="new", tid=self.pid + 2)])
+                        *(dict(ever, name=name, tid=tid, **(
+                            {} if name == "new" else
+                            {"last": dict(usage, ns=10 ** 9)}))
+                          for tid, name in enumerate(self.threads,
+                                                     self.pid + 2))])
 
     def cost_limit(self) -> Dict[str, Any]:
         return dict(self.head("revalidator", "cost-limit"), datapaths=[
@@ -338,6 +357,8 @@ class Server(threading.Thread):
             now = time.time()
             self.switch.run(min(now - self.switch.now_us / 1e6, 5))
             self.switch.now_us = int(now * 1e6)
+        if command == "upcall/cost-top" and self.switch.tops:
+            return {"rows": self.switch.tops[params[0]]}
         if verb == "cost-show" and report in self.switch.accounts:
             return self.switch.show(report)
         elif verb == "cost-slowest" and report in self.switch.accounts:

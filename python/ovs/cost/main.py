@@ -14,7 +14,8 @@ import sys
 import time
 from typing import Dict, List, Optional, Sequence, Set
 
-from ovs.cost import compare, html, model, otlp, picture, record, text, top
+from ovs.cost import compare, doctor, html, model, otlp, picture, record
+from ovs.cost import text, top
 from ovs.cost import recording as rec
 from ovs.cost.distribution import PERCENTILES, Unmergeable
 from ovs.cost.picture import NoLibrary
@@ -97,6 +98,14 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("-n", "--count", type=positive_int, metavar="N",
                      help="end after so many intervals")
 
+    sub = commands.add_parser("doctor", help="say what is wrong, and what to "
+                              "do about it")
+    live(sub, 10)
+    sub.add_argument("file", nargs="*", metavar="FILE",
+                     help="recordings (default: watch the targets for an "
+                     "interval)")
+    sub.add_argument("--json", action="store_true", help="for programs")
+
     sub = commands.add_parser("record", help="write reports to a file")
     live(sub, 10)
     sub.add_argument("-d", "--duration", type=positive, metavar="SECONDS",
@@ -164,6 +173,19 @@ def cmd_top(args: argparse.Namespace) -> int:
             stack.callback(target.close)
         return top.run(targets, args.reports, args.accounts, args.interval,
                        args.count, args.batch)
+
+
+def cmd_doctor(args: argparse.Namespace) -> int:
+    if args.file:
+        return doctor.run(rec.load(args.file, warn), [], args.json)
+    recording = Recording()
+    with contextlib.ExitStack() as stack:
+        targets = make_targets(args)
+        for target in targets:
+            stack.callback(target.close)
+        errors = doctor.watch(targets, args.interval, recording)
+    recording.finish()
+    return doctor.run(recording, errors, args.json)
 
 
 def cmd_record(args: argparse.Namespace) -> int:
@@ -244,7 +266,7 @@ def cmd_show(args: argparse.Namespace) -> int:
             if report == "revalidator" and limits:
                 lines += text.limit(limits[-1])
         if args.thread and source in recording.threads:
-            lines += text.threads(recording.threads[source])
+            lines += text.threads(recording.threads[source][-1])
     print("\n".join(lines))
     return 0
 
@@ -370,9 +392,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             # Not every terminal can show what a port may be called.
             stream.reconfigure(errors="backslashreplace")
-    commands = {"top": cmd_top, "record": cmd_record, "show": cmd_show,
-                "report": cmd_report, "diff": cmd_diff, "merge": cmd_merge,
-                "convert": cmd_convert}
+    commands = {"top": cmd_top, "doctor": cmd_doctor, "record": cmd_record,
+                "show": cmd_show, "report": cmd_report, "diff": cmd_diff,
+                "merge": cmd_merge, "convert": cmd_convert}
     if not args.command:
         parser.error("a command is needed: " + ", ".join(commands))
     try:

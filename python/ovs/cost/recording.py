@@ -267,7 +267,10 @@ class Recording:
         self.replies: Dict[Tuple[str, str], List[model.Reply]] = {}
         self.slowest: Dict[Tuple[str, str], Dict[str, Any]] = {}
         self.limits: Dict[str, List[Dict[str, Any]]] = {}
-        self.threads: Dict[str, Dict[str, Any]] = {}
+        # First and last one.
+        self.threads: Dict[str, List[Dict[str, Any]]] = {}
+        # Rows of upcall/cost-top, by what they are of.
+        self.tops: Dict[str, Dict[str, List[Dict[str, Any]]]] = {}
         self.errors: List[Line] = []
         self._room: Dict[Tuple[str, str], int] = {}
 
@@ -292,19 +295,22 @@ class Recording:
             if not line.reply:
                 self.errors.append(line)
                 continue
-            report, command = line.reply["report"], line.reply.get("command")
-            if command == "cost-show":
-                try:
-                    reply = model.Reply.from_json(line.reply)
-                except model.BadReply as e:
-                    raise BadRecording(f"{path}: {e}") from e
-                self._add((line.source, report), reply)
-            elif command == "cost-slowest":
-                self.slowest[line.source, report] = line.reply
-            elif command == "cost-limit":
-                self.limits.setdefault(line.source, []).append(line.reply)
-            elif command == "threads":
-                self.threads[line.source] = line.reply
+            try:
+                self.add(line.source, line.reply)
+            except model.BadReply as e:
+                raise BadRecording(f"{path}: {e}") from e
+
+    def add(self, source: str, json: Dict[str, Any]) -> None:
+        """Adds a reply.  Raises BadReply."""
+        report, command = json["report"], json.get("command")
+        if command == "cost-show":
+            self._add((source, report), model.Reply.from_json(json))
+        elif command == "cost-slowest":
+            self.slowest[source, report] = json
+        elif command == "cost-limit":
+            self.limits.setdefault(source, []).append(json)
+        elif command == "threads":
+            self.threads[source] = self.threads.get(source, [])[:1] + [json]
 
     def finish(self) -> None:
         for replies in self.replies.values():

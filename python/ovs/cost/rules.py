@@ -1,0 +1,490 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be wrong with a switch, how it shows, and what to do about it.
+
+"ovs-cost doctor" evaluates the conditions of these rules.  Alerts, runbook and
+tables of symptoms are made from the same list.  A condition compares numbers
+of a window with others of the same window, so that it holds on any machine.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import (Any, Callable, Dict, Iterator, List, NamedTuple, Optional,
+                    Tuple)
+
+from ovs.cost.distribution import Distribution
+from ovs.cost.model import Account, Body, Window
+
+SEVERITIES = ("critical", "warning", "hint")
+
+# Shares that are too much.
+LOST = 0.001                    # Of upcalls or packets.
+MOST = 2 / 3                    # Of upcalls: by one port or rule.
+REFUSED = 0.1                   # Of upcalls: without room for a flow.
+PREEMPTED = 0.2                 # Of the time: a PMD thread has no CPU.
+STARVED = 0.5                   # Of the time: another thread has none.
+STALLED = 0.02                  # Of the time: iterations that are long.
+BUSY = 0.2                      # Of the time: a thread does one thing.
+
+LONG = 20                       # Times the median is long.
+LONG_NS = 50e6                  # A shorter iteration delays nothing.
+FEW = 100                       # Events that say nothing about shares.
+DEFAULT_LIMIT = 10000           # Of flows, at first.
+
+# What the main thread does in a stage.
+DOING = {
+    "appctl": "ovs-appctl", "openflow": "OpenFlow (a controller, ovs-ofctl)",
+    "stats": "statistics of interfaces", "status": "status of interfaces",
+    "idl": "changes of the database", "commit": "writing to the database",
+    "configure": "changes of ports and bridges", "routes": "kernel routes",
+    "netdev": "kernel links", "datapath": "packets of ports that it polls",
+    "rcu": "waiting for other threads (RCU)"}
+
+Numbers = Iterator[Dict[str, Any]]
+
+
+class Case(NamedTuple):
+    """All that is known of a switch in a window of time."""
+
+    windows: Dict[str, Window]  # By report.
+    limit: Dict[str, Any]       # Reply of revalidator/cost-limit, or empty.
+    threads: List[Dict[str, Any]]   # First and last reply of cost/threads.
+    tops: Dict[str, List[Dict[str, Any]]]   # Rows of upcall/cost-top.
+    clocks: List[str]           # Sources of the clock, first and last.
+    processors: int             # 0 if unknown.
+
+    def accounts(self, report: str, kind: str = "") -> List[Account]:
+        window = self.windows.get(report)
+        return [account for key, account in window.accounts.items()
+                if key.kind.startswith(kind)] if window else []
+
+    def main_loop(self) -> Tuple[Body, float]:
+        """Returns the main loop's iterations, and the window in ns."""
+        for account in self.accounts("bridge", "iteration"):
+            return account.total, self.windows["bridge"].seconds * 1e9
+        return Body("iteration"), 0.0
+
+    def delays(self) -> Iterator[Tuple[bool, float, str]]:
+        """Yields for each thread whether it is a PMD thread, the share of time
+        that it has no CPU, and its name."""
+        first, last = (self.threads or [{}])[0], (self.threads or [{}])[-1]
+        us = last.get("now_us", 0) - first.get("now_us", 0)
+        old = {t["tid"]: t for t in first.get("threads", ())
+               if us > 0 and first["pid"] == last["pid"]}
+        for thread in last.get("threads", ()):
+            recent = dict(thread.get("last", {}))
+            if thread["tid"] in old:
+                recent = {"ns": 1000 * us, "run_delay_ns": thread[
+                    "run_delay_ns"] - old[thread["tid"]]["run_delay_ns"]}
+            if recent.get("ns", 0) >= 1e9:      # Not for a moment only.
+                yield (thread["name"].startswith("pmd-"),
+                       recent["run_delay_ns"] / recent["ns"], thread["name"])
+
+
+class Alert(NamedTuple):
+    """An alert of Prometheus, after 'expr' was true for 'wait'."""
+
+    name: str
+    expr: str
+    summary: str
+    wait: str = ""
+
+
+class Rule(NamedTuple):
+    """Something that can be wrong.
+
+    'condition' yields the numbers of 'sentence' for each object that it is
+    true of: "share", from 0 to 1, is how bad it is."""
+
+    name: str
+    severity: str
+    symptom: str                # As somebody notices it, or "".
+    commands: str               # Of ovs-appctl, that tell more.
+    advice: str
+    link: Tuple[str, str]       # Topic of the documentation, and section.
+    sentence: str = ""
+    condition: Optional[Callable[[Case], Numbers]] = None
+    alert: Optional[Alert] = None
+
+
+def above(stage: Distribution, ns: float) -> Tuple[int, float]:
+    """Returns number and sum of the times of a stage that are longer."""
+    long = {b: n for b, n in (stage.buckets or {}).items()
+            if stage.representative(b) > ns}
+    return (sum(long.values()),
+            sum(n * stage.representative(b) for b, n in long.items()))
+
+
+def lost(report: str, group: str, *only: str) -> Callable[[Case], Numbers]:
+    """Returns a condition: counters 'only' of 'group' have losses."""
+    def condition(case: Case) -> Numbers:
+        for account in case.accounts(report):
+            body = account.total
+            reasons = {r: n for r, n in body.counters.get(group, {}).items()
+                       if n and r in only}
+            n = sum(reasons.values())
+            packets = body.stages.get("packets")
+            whole = n + body.events * (packets.mean if packets else 1)
+            if n > max(LOST * whole, 0 if "overrun" in only else FEW / 10):
+                yield {"name": account.key.name, "n": n, "share": n / whole,
+                       "reasons": ", ".join(
+                           sorted(reasons, key=lambda r: -reasons[r]))}
+    return condition
+
+
+def refused(case: Case) -> Numbers:
+    for account in case.accounts("upcall"):
+        flows = account.total.counters.get("flows", {})
+        n, n_all = flows.get("flow-limit", 0), sum(flows.values())
+        if n_all >= FEW and n > REFUSED * n_all:
+            yield {"name": account.key.name, "n": n, "all": n_all,
+                   "share": n / n_all, **limit_of(case, account.key.name)}
+
+
+def limit_of(case: Case, name: str) -> Dict[str, Any]:
+    """Returns a datapath's flow limit, its cause, and whether it lasts."""
+    ns = max([a.total.stages["total"].mean for a
+              in case.accounts("revalidator", "round")
+              if a.key.name == name], default=0.0)
+    grows = ("it grows" if ns < 1e9 else "it does not grow") + (
+        f" as rounds of revalidation take {ns / 1e6:,.0f} ms (limit: 1 s)")
+    found = {"limit": 0, "before": 0, "by_load": False, "lasts": grows,
+             "cause": "for an unknown reason"}
+    for datapath in case.limit.get("datapaths", ()):
+        if datapath["name"] != name:
+            continue
+        limit, moves = datapath["flow_limit"], datapath["latest"]
+        fall = next((m for m in moves if m["to"] < m["from"]), None)
+        found.update(limit=limit, before=max(
+            [limit, *(m["from"] for m in moves)]))
+        if fall and fall["reason"] in ("scaled", "reduced"):
+            found.update(by_load=True, cause="by load: a round of "
+                         f"revalidation took {fall['duration_ms']:,} ms")
+        elif fall and "duration_ms" not in fall:
+            found["cause"] = "by command (upcall/set-flow-limit)"
+        elif fall or limit < DEFAULT_LIMIT:
+            found.update(cause="by the database (other_config:flow-limit)",
+                         lasts="it lasts until that is changed")
+        else:
+            found["cause"] = "as it always is at first"
+        if moves and moves[0]["to"] > moves[0]["from"]:
+            found["lasts"] = grows
+    return found
+
+
+def fallen(case: Case) -> Numbers:
+    if any(refused(case)):
+        return
+    for account in case.accounts("revalidator", "round"):
+        found = limit_of(case, account.key.name)
+        if found["by_load"] and found["limit"] < found["before"] / 2:
+            yield dict(found, name=account.key.name,
+                       share=1 - found["limit"] / found["before"])
+
+
+def starved(case: Case) -> Numbers:
+    found = [(is_pmd, delay, name) for is_pmd, delay, name in case.delays()
+             if delay > (PREEMPTED if is_pmd else STARVED)]
+    for _, delay, name in [max(found)] if found else ():
+        yield {"name": name, "share": min(delay, 1.0), "others": (
+            f", and {len(found) - 1} more threads" if found[1:] else "")}
+
+
+def stalled(case: Case) -> Numbers:
+    loop, window_ns = case.main_loop()
+    run = loop.stages.get("run", Distribution())
+    long = max(LONG * run.percentile(50), LONG_NS)
+    n, time = above(run, long)
+    stages = {name: above(d, long / 2)[1] for name, d in loop.parts()}
+    stage = max(stages, key=lambda s: stages[s], default="")
+    classes = {name: body.time_ns for account in case.accounts("bridge", {
+        "appctl": "command", "stats": "update"}.get(stage, "none"))
+        for name, body in account.classes.items() if stage == "stats"
+        or body.stages["total"].percentile(50) > long / 2}
+    # Anything takes long without a CPU, but a command that always does.
+    waits = max([delay for _, delay, name in case.delays()
+                 if name == "ovs-vswitchd" and not classes], default=0.0)
+    limit = BUSY if n < 3 or stage == "rcu" else STALLED
+    if time < (limit + waits) * window_ns or not n or (
+            stage == "stats" and any(slow_statistics(case))):
+        return
+    calls = {account.key.name: body.time_ns
+             for account in case.accounts("netlink")
+             for name, body in account.threads.items() if name == "main"}
+    what = DOING.get(stage, stage)
+    if classes:
+        what += f" {max(classes, key=lambda c: classes[c])}"
+    if sum(calls.values()) > time / 2:
+        what += f", mostly Netlink ({max(calls, key=lambda c: calls[c])})"
+    yield {"share": min(time / window_ns, 1.0), "n": n, "what": what,
+           "ms": time / n / 1e6, "stage": stage}
+
+
+def slow_statistics(case: Case) -> Numbers:
+    loop, window_ns = case.main_loop()
+    stats = loop.stages.get("stats", Distribution())
+    if stats.sum > BUSY * window_ns:
+        yield {"share": min(stats.sum / window_ns, 1.0),
+               "s": stats.mean / 1e9, "every": window_ns / stats.count / 1e9}
+
+
+def polled(case: Case) -> Numbers:
+    loop, window_ns = case.main_loop()
+    ns = loop.stages.get("datapath", Distribution()).sum
+    types = {name: body.events for account in case.accounts("bridge", "update")
+             for name, body in account.classes.items()
+             if name in ("system", "tap") and body.events}
+    if ns > BUSY * window_ns and types and any(
+            account.key.name.startswith("netdev@")
+            for account in case.accounts("upcall")):
+        yield {"share": min(ns / window_ns, 1.0),
+               "types": " and ".join(sorted(types, key=lambda t: -types[t]))}
+
+
+def most_upcalls(what: str) -> Callable[[Case], Numbers]:
+    """Returns a condition: one of several ports, or rules, makes most."""
+    def condition(case: Case) -> Numbers:
+        rows = [r for r in case.tops.get(what, ()) if r["events"]]
+        for row in rows if len(rows) > 2 else ():
+            if row["share"] > MOST and row["events"] >= FEW:
+                yield {"name": row["name"], "share": row["share"],
+                       "n": row["events"], "others": len(rows) - 1}
+    return condition
+
+
+def waits_for_lock(case: Case) -> Numbers:
+    rounds = {a.key.name: a.total.stages["total"]
+              for a in case.accounts("revalidator", "round")}
+    for account in case.accounts("revalidator", "share"):
+        whole = rounds.get(account.key.name, Distribution())
+        lock, total = (account.total.stages[n].sum for n in ("lock", "total"))
+        ns = 1e9 * case.windows["revalidator"].seconds
+        if whole.sum > BUSY / 2 * ns and lock > total / 2:
+            yield {"name": account.key.name, "ms": whole.mean / 1e6,
+                   "share": lock / total}
+
+
+def waits_for_rtnl(case: Case) -> Numbers:
+    events = sum(body.counters.get("result", {}).get("done", 0)
+                 for account in case.accounts("netlink")
+                 for name, body in account.classes.items()
+                 if (account.key.name, name) == ("link", "notify"))
+    for account in case.accounts("upcall"):
+        stage = account.total.stages.get("operate", Distribution())
+        half = stage.percentile(50)
+        time = above(stage, LONG * half)[1]
+        if stage.count >= FEW and events > 10 and time > 0.3 * stage.sum:
+            yield {"name": account.key.name, "events": events,
+                   "share": min(time / stage.sum, 1.0),
+                   "ms": stage.percentile(99) / 1e6, "half": half / 1e6}
+
+
+def too_many_handlers(case: Case) -> Numbers:
+    threads = case.threads[-1]["threads"] if case.threads else ()
+    n = sum(bool(re.match(r"handler\d", t["name"])) for t in threads)
+    if n > 2 * case.processors > 0:
+        yield {"n": n, "processors": case.processors, "share": 0.0}
+
+
+def bad_clock(case: Case) -> Numbers:
+    if "monotonic" in case.clocks[-1:]:
+        yield {"share": 0.0,
+               "any_more": " any more" if "tsc" in case.clocks else ""}
+
+
+RULES = (
+    Rule("down", "critical", "a switch does not answer", "version",
+         "Its log says why: it is not running (no pidfile, connection "
+         "refused), its control socket is for another user, or it does not "
+         "reply in time: then its main thread hangs (\"Unreasonably long\").",
+         ("bridge-cost", "The main loop"),
+         alert=Alert(
+             "OvsCostDown", "ovs_cost_up == 0",
+             "{{ $labels.target }} on {{ $labels.instance }} does not answer",
+             "5m")),
+    Rule("report-fails", "warning", "", "cost/show",
+         "\"is not a valid command\": this `ovs-vswitchd` does not have it. "
+         "\"more than can be sent\": ask for fewer accounts. \"a newer one is "
+         "needed\": update the program that reads.", ("cost-json", "Limits"),
+         alert=Alert(
+             "OvsCostReportFails", "ovs_cost_report_up == 0",
+             "The report {{ $labels.report }} of {{ $labels.instance }} "
+             "can't be read", "15m")),
+    Rule("slow-upcalls", "hint", "new connections are slow",
+         "upcall/cost-clear, upcall/cost-show, upcall/cost-slowest",
+         "Clear the report, and look a minute later. The stage with the "
+         "highest `mean` and `p99`: `translate` is the OpenFlow tables; the "
+         "others are the datapath.", ("upcall-cost", "What to look for")),
+    Rule("upcall-overrun", "critical", "upcalls are lost (`overrun`)",
+         "upcall/cost-show -thread, upcall/cost-slowest, dpctl/dump-flows",
+         "A handler did not read in time. Was it busy all the time (upcalls "
+         "times `total`), or did it wait long? `translate` is slow with long "
+         "OpenFlow pipelines. Flows of the datapath, sorted by port, say who "
+         "sends so many. More handlers help only with dispatch per vport.",
+         ("upcall-cost-kernel", "Results"),
+         "{name} has lost {n:,} upcalls ({share:.1%}), with their packets: a "
+         "handler's queue was full", lost("upcall", "lost", "overrun"),
+         Alert("OvsUpcallOverrun", "increase(ovs_cost_upcalls_lost_total"
+               "{reason=\"overrun\"}[10m]) > 0",
+               "{{ $value | humanize }} upcalls of {{ $labels.instance }} "
+               "were lost in 10 minutes: the kernel's queue was full")),
+    Rule("upcalls-lost", "warning", "upcalls are lost (other reasons)",
+         "upcall/cost-show",
+         "`lock`: bridges were reconfigured, or PMD threads had just started; "
+         "if it goes on, something changes the configuration all the time. "
+         "`no-bridge`: packets of a port that no bridge has. `error`: see the "
+         "log.", ("upcall-cost", "Results"),
+         "{name} has lost {n:,} upcalls ({share:.1%}): {reasons}",
+         lost("upcall", "lost", "lock", "no-bridge", "error"),
+         Alert("OvsUpcallsLost", "sum without (reason) (increase("
+               "ovs_cost_upcalls_lost_total{reason!=\"overrun\"}[10m])) > 10",
+               "{{ $value | humanize }} upcalls of {{ $labels.instance }} "
+               "were lost in 10 minutes", "10m")),
+    Rule("netlink-overrun", "warning", "", "netlink/cost-show",
+         "They are of links or routes. The main thread reads everything anew "
+         "then (`routes`, `status`). Typical with thousands of interfaces or "
+         "full routing tables that change.",
+         ("netlink-cost", "Reading the report"),
+         "Notifications of the kernel ({name}) were lost {n:,} times",
+         lost("netlink", "lost", "overrun"),
+         Alert("OvsNetlinkOverrun", "increase(ovs_cost_netlink_lost_total"
+               "{reason=\"overrun\"}[10m]) > 0",
+               "{{ $labels.instance }} has lost notifications of the kernel")),
+    Rule("flow-limit-fell", "warning", "the flow limit falls",
+         "revalidator/cost-limit, revalidator/cost-show",
+         "Rounds of revalidation take too long. The stage with the time: "
+         "`kernel` and `lock` (reading the datapath's flows), `revalidate` "
+         "(translating again), or `operate`. If traffic is as always, look "
+         "for other load on the CPUs that revalidators run on.",
+         ("revalidator-cost", "When the flow limit falls"),
+         "{name}: the flow limit has fallen from {before:,} to {limit:,} "
+         "{cause}; {lasts}", fallen,
+         Alert("OvsFlowLimitReduced", "ovs_cost_flow_limit < 0.5 * "
+               "max_over_time(ovs_cost_flow_limit[6h])",
+               "The flow limit of {{ $labels.datapath }} on {{ "
+               "$labels.instance }} has fallen to {{ $value | humanize }}",
+               "5m")),
+    Rule("flows-refused", "critical",
+         "new connections are slow, and `flows:` has `flow-limit`",
+         "upcall/cost-show, revalidator/cost-limit",
+         "There is no room for some flows; each of their packets is an "
+         "upcall. Raise `other_config:flow-limit`, or find who makes many: a "
+         "scan, or a table that matches on ports (narrow megaflows).",
+         ("revalidator-cost", "Changes of the flow limit"),
+         "{name}: the flow limit, {limit:,}, is too low: {n:,} of {all:,} "
+         "upcalls ({share:.0%}) could install no flow; it was set {cause}, "
+         "and {lasts}", refused,
+         Alert("OvsFlowsRefused", "rate(ovs_cost_upcall_flows_total"
+               "{result=\"flow-limit\"}[5m]) > 0",
+               "{{ $labels.instance }} has more flows than its limit: {{ "
+               "$value | humanize }} upcalls per second install none", "10m")),
+    Rule("tx-drops", "warning", "packets are dropped on output",
+         "tx/cost-show PORT",
+         "`no-room`: the device does not take packets as fast as they come; "
+         "with vhost, see whether the guest's CPU is busy. `mtu`, `qos`, "
+         "`offload`: configuration.", ("tx-cost", "What to look for"),
+         "{name} has dropped {n:,} packets ({share:.1%}) on output: {reasons}",
+         lost("tx", "packets dropped", "mtu", "qos", "offload", "no-room"),
+         Alert("OvsTxDrops", "rate(ovs_cost_tx_packets_dropped_total"
+               "{reason!=\"down\"}[5m]) > 10",
+               "{{ $labels.instance }} drops {{ $value | humanize }} packets "
+               "per second on output: {{ $labels.reason }}", "5m")),
+    Rule("small-bursts", "hint", "small bursts, low throughput",
+         "tx/cost-show PORT",
+         "`packets` below 32, and `sent when`: `iteration` means that the rx "
+         "queue had no more packets.", ("tx-cost", "What to look for")),
+    Rule("queue-slow", "warning", "upcalls wait for a handler",
+         "upcall/cost-show -thread",
+         "`queue`, with `other_config:cost-kernel-queue`, is the wait in the "
+         "kernel. If `translate` is slow as well, handlers can't keep up. If "
+         "it is not, handlers do not get a CPU.",
+         ("upcall-cost-queue", "What it adds to a report"),
+         alert=Alert(
+             "OvsUpcallQueueSlow",
+             "instance:ovs_cost_upcall_queue_seconds:p99_rate5m > 0.01",
+             "1% of upcalls on {{ $labels.instance }} wait {{ $value | "
+             "humanizeDuration }} and more in the kernel", "10m")),
+    Rule("starved", "warning", "everything is slow at times",
+         "cost/threads -last 10s",
+         "Something else runs on that CPU, or the container has used up its "
+         "CPU time (`throttled`: raise `cpu.max`). `ps -eLo psr,pcpu,comm` "
+         "lists threads by CPU; a PMD thread has it in its name. Move the "
+         "others away (`isolcpus`, systemd's `CPUAffinity`), or the PMD "
+         "thread (`other_config:pmd-cpu-mask`).",
+         ("cost-threads", "How much of a CPU each thread gets"),
+         "{name} is starved: for {share:.0%} of the time it could run, but "
+         "had no CPU{others}", starved,
+         Alert("OvsPmdStarved", "rate(ovs_cost_threads_run_delay_seconds_total"
+               "{thread=~\"pmd-.*\"}[5m]) > 0.05",
+               "{{ $labels.thread }} on {{ $labels.instance }} waits for its "
+               "CPU {{ $value | humanizePercentage }} of the time", "5m")),
+    Rule("main-loop-stalled", "warning", "the main thread stalls",
+         "bridge/cost-show, bridge/cost-slowest",
+         "Meanwhile it neither talks OpenFlow nor executes commands. The "
+         "stage with the highest `max`: `stats` (many interfaces, or a slow "
+         "driver), `appctl` (`bridge/cost-slowest 5 commands` has arguments), "
+         "`openflow` (who asks for many rules, or changes them?), "
+         "`configure`, `idl` (a large change of the database), ...",
+         ("bridge-cost", "The main loop"),
+         "The main thread is stalled by {what}: {share:.0%} of the time in "
+         "{n:,} iterations of {ms:,.0f} ms", stalled,
+         Alert("OvsMainLoopStall",
+               "instance:ovs_cost_bridge_iterations_over_1s:increase5m > 0.5",
+               "The main thread on {{ $labels.instance }} was busy for more "
+               "than a second in one go")),
+    Rule("statistics-slow", "warning", "statistics are late",
+         "bridge/cost-show interfaces, netlink/cost-show",
+         "See which type of interfaces, and which Netlink calls, take the "
+         "time (`bridge/cost-slowest 5 interfaces` has names). Raise `other_"
+         "config:stats-update-interval`.", ("bridge-cost", "Interfaces"),
+         "Reading statistics takes the main thread {s:,.1f} s of each "
+         "{every:,.1f} s", slow_statistics,
+         Alert("OvsStatsLoopSlow",
+               "instance:ovs_cost_stats_loop_seconds:p99_rate15m > 0.5",
+               "Reading statistics takes the main thread on {{ "
+               "$labels.instance }} {{ $value | humanizeDuration }} each time",
+               "15m")),
+    Rule("port-makes-upcalls", "warning", "new connections are slow, one port "
+         "makes many", "upcall/cost-top port",
+         "Look at what the port sends: a scan, or a flood of short "
+         "connections. Limit it, or give it rules that make wider megaflows.",
+         ("upcall-cost", "What to look for"),
+         "Port {name} makes most upcalls: {share:.0%} ({n:,}), {others} other "
+         "ports the rest", most_upcalls("port")),
+    Rule("rule-makes-upcalls", "warning", "new connections are slow, one rule "
+         "makes many", "upcall/cost-top rule",
+         "If it, or a table before it, matches on more fields, megaflows are "
+         "narrower.", ("upcall-cost", "What to look for"),
+         "Rule {name} makes most upcalls: {share:.0%} ({n:,}), {others} other "
+         "rules the rest", most_upcalls("rule")),
+    Rule("revalidators-wait", "warning", "revalidation is slow, but uses no "
+         "CPU", "revalidator/cost-show",
+         "Only one thread at a time can read the datapath's flows. More "
+         "revalidators do not help; fewer flows (`other_config:flow-limit`, "
+         "`max-idle`) do, and fewer CPUs that handle packets of one flow.",
+         ("revalidator-cost", "When the flow limit falls"),
+         "{name}: revalidators wait for a lock {share:.0%} of their time, in "
+         "rounds of {ms:,.0f} ms", waits_for_lock),
+    Rule("rtnl", "warning", "new connections stall while links come and go",
+         "upcall/cost-show, netlink/cost-show link",
+         "The kernel adds flows and changes links under one lock (RTNL). Find "
+         "what creates and deletes links, and have it do less at a time.",
+         ("upcall-cost-kernel", "What to look for"),
+         "{name}: flow puts wait for the kernel (RTNL): {ms:,.1f} ms (p99), "
+         "{half:,.2f} ms (p50), with {events:,} link events", waits_for_rtnl),
+    Rule("main-thread-polls", "warning", "throughput of kernel devices is low",
+         "dpif-netdev/pmd-rxq-show",
+         "No PMD thread receives their packets. Use AF_XDP (type `afxdp`), "
+         "DPDK or the kernel datapath.", ("bridge-cost", "The main loop"),
+         "The main thread polls ports of type {types}: {share:.0%} of the "
+         "time it is busy with packets", polled),
+    Rule("handlers", "hint", "", "cost/threads",
+         "More handlers than CPUs only take turns, and the kernel may wake "
+         "several for one upcall. Remove `other_config:n-handler-threads`.",
+         ("cost-threads", "How much of a CPU each thread gets"),
+         "There are {n} handlers for {processors} CPUs", too_many_handlers),
+    Rule("clock", "hint", "", "upcall/cost-show",
+         "The kernel does not trust it (see `dmesg`). Times are right.",
+         ("upcall-cost", "Clock"), "The time stamp counter can't be used"
+         "{any_more}: accounting costs more", bad_clock),
+)

@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Unit tests of ovs-cost doctor."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import re
+import unittest
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+
+from ovs.cost import doctor, model, recording, rules
+from ovs.cost.distribution import Distribution
+
+HERE = Path(__file__).resolve().parent
+
+
+def load(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(
+        name.replace("-", "_"), str(HERE / f"{name}.py"))
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+base = load("test-ovs-cost")
+fake = base.fake
+START = base.START
+
+
+# What is wrong with a switch: each takes a switch that is well, and its
+# recording, and makes one rule true.
+def lose(report: str, kind: str, name: str, group: str, reason: str,
+         n: int) -> Callable[[Any, Any], None]:
+    def change(switch: Any, _: Any) -> None:
+        counters = switch.account(report, kind, name, DATAPATH[report]).total
+        counters.counters[group][reason] += n
+    return change
+
+
+DATAPATH = {"upcall": "netdev@ovs-netdev", "tx": "netdev@ovs-netdev",
+            "netlink": "", "bridge": "", "revalidator": "netdev@ovs-netdev"}
+
+
+def move(switch: Any, *moves: Tuple[str, int, int, int]) -> None:
+    """Moves the flow limit: latest reason, from, to, ms first."""
+    switch.limit = moves[0][2]
+    switch.moves = [dict(
+        {"time_us": START, "reason": reason, "from": old, "to": new},
+        **({"duration_ms": ms, "flows": 9} if ms else {}))
+        for reason, old, new, ms in moves]
+
+
+def fall(switch: Any, _: Any) -> None:
+    move(switch, ("grew", 3000, 4000, 900), ("scaled", 10000, 3000, 2500))
+
+
+def refuse(switch: Any, got: Any) -> None:
+    move(switch, ("set", 10000, 300, 0))
+    lose("upcall", "upcall", "netdev@ovs-netdev", "flows", "flow-limit", 9000
+         )(switch, got)
+
+
+def events(switch: Any, report: str, kind: str, name: str, class_: str,
+           stages: Dict[str, float], n: int, whole: str = "total",
+           result: str = "") -> None:
+    account = switch.account(report, kind, name, DATAPATH[report])
+    numbers = {"requests": 1, "bytes": 20} if kind == "call" else (
+        {"flows": 1000} if kind == "share" else {})
+    for _ in range(n):
+        switch.event(account, class_, "main", stages, whole, numbers,
+                     [("result", result)] if result else [],
+                     outside="poll" if kind == "iteration" else "idle")
+
+
+def dump(switch: Any, _: Any) -> None:
+    events(switch, "bridge", "iteration", "main-loop", "iteration",
+           dict(fake.LOOP, appctl=2e8), 5, "run")
+    events(switch, "bridge", "command", "commands", "bridge/dump-flows",
+           {"total": 2e8}, 5)
+    events(switch, "bridge", "command", "commands", "version",
+           {"total": 2e4}, 50)
+
+
+def ask(switch: Any, _: Any) -> None:
+    events(switch, "bridge", "iteration", "main-loop", "iteration",
+           dict(fake.LOOP, openflow=2e8), 5, "run")
+
+
+def link_calls(switch: Any, _: Any) -> None:
+    events(switch, "bridge", "iteration", "main-loop", "iteration",
+           dict(fake.LOOP, netdev=2e8), 5, "run")
+    events(switch, "netlink", "call", "link", "dump",
+           {"send": 1e8, "receive": 1e8}, 8, result="done")
+
+
+def count_slowly(switch: Any, _: Any) -> None:
+    events(switch, "bridge", "iteration", "main-loop", "iteration",
+           dict(fake.LOOP, stats=3e9), 2, "run")
+
+
+def poll(switch: Any, _: Any) -> None:
+    events(switch, "bridge", "iteration", "main-loop", "iteration",
+           dict(fake.LOOP, datapath=1e6), 4000, "run")
+    events(switch, "bridge", "update", "interfaces", "system",
+           {"total": 5e3}, 4)
+
+
+def top_rows(name: str) -> List[Dict[str, Any]]:
+    return [{"name": name, "share": 0.9, "events": 9000},
+            {"name": "p2", "share": 0.05, "events": 500},
+            {"name": "p3", "share": 0.05, "events": 500}]
+
+
+def top_of(what: str, name: str) -> Callable[[Any, Any], None]:
+    def change(_: Any, got: Any) -> None:
+        got.tops[SOURCE] = {what: top_rows(name)}
+    return change
+
+
+def lock(switch: Any, _: Any) -> None:
+    events(switch, "revalidator", "share", "netdev@ovs-netdev", "statistics",
+           dict(fake.SHARE, lock=4e8, dump=1e8), 20)
+    events(switch, "revalidator", "round", "netdev@ovs-netdev", "statistics",
+           dict(fake.ROUND, dump=4e8), 20)
+
+
+def stall_puts(switch: Any, _: Any) -> None:
+    for operate, n in (1e5, 500), (2e7, 20):
+        for _i in range(n):
+            stage = switch.account("upcall", "upcall", "netdev@ovs-netdev",
+                                   "netdev@ovs-netdev").total.stages
+            stage.setdefault("operate", Distribution()).add(int(operate))
+    events(switch, "netlink", "call", "link", "notify",
+           {"send": 2e3, "receive": 2e3}, 20, result="done")
+
+
+def starve(switch: Any, _: Any) -> None:
+    switch.well = False
+
+
+def many_handlers(switch: Any, _: Any) -> None:
+    switch.threads += [f"handler{i}" for i in range(9)]
+
+
+def no_tsc(switch: Any, _: Any) -> None:
+    switch.clock = "monotonic"
+
+
+SOURCE = "host/ovs-vswitchd"
+CASES: Dict[str, Tuple[Callable[[Any, Any], None], str]] = {
+    "upcall-overrun": (lose("upcall", "upcall", "netdev@ovs-netdev", "lost",
+                            "overrun", 50), "has lost 50 upcalls"),
+    "upcalls-lost": (lose("upcall", "upcall", "netdev@ovs-netdev", "lost",
+                          "no-bridge", 50), "no-bridge"),
+    "netlink-overrun": (lose("netlink", "call", "link", "lost", "overrun", 5),
+                        "(link) were lost 5 times"),
+    "flow-limit-fell": (fall, "from 10,000 to 4,000 by load: a round of "
+                        "revalidation took 2,500 ms; it grows"),
+    "flows-refused": (refuse, "the flow limit, 300, is too low: 9,000 of "),
+    "tx-drops": (lose("tx", "burst", "p0", "packets dropped", "no-room", 5000),
+                 "p0 has dropped 5,000 packets"),
+    "starved": (starve, "pmd-c01/id:<9> is starved: for 9"),
+    "main-loop-stalled": (dump, "by ovs-appctl bridge/dump-flows: "),
+    "statistics-slow": (count_slowly, "Reading statistics takes the main "),
+    "port-makes-upcalls": (top_of("port", "p1"), "Port p1 makes most upcalls: "
+                           "90% (9,000), 2 other ports the rest"),
+    "rule-makes-upcalls": (top_of("rule", "cookie 0x5"),
+                           "Rule cookie 0x5 makes most upcalls: 90%"),
+    "revalidators-wait": (lock, "revalidators wait for a lock "),
+    "rtnl": (stall_puts, "flow puts wait for the kernel (RTNL)"),
+    "main-thread-polls": (poll, "The main thread polls ports of type system"),
+    "handlers": (many_handlers, "There are 9 handlers for 2 CPUs"),
+    "clock": (no_tsc, "The time stamp counter can't be used any more"),
+}
+
+
+class TestDoctor(base.InTemporary):         # type: ignore
+    def switch(self) -> Any:
+        switch = fake.Switch(START)
+        switch.well, switch.clock = True, "tsc"
+        switch.run(1, 50)
+        return switch
+
+    def after(self, change: Callable[[Any, Any], None],
+              rate: float = 50) -> recording.Recording:
+        """Returns what was recorded while a switch had 'change'."""
+        switch, got = self.switch(), recording.Recording()
+        got.headers.append({"host": "host", "processors": 2})
+        for i in range(2):
+            if i:
+                switch.run(10, rate)
+                change(switch, got)
+            for report in model.REPORTS:
+                got.add(SOURCE, switch.show(report))
+            got.add(SOURCE, switch.cost_limit())
+            got.add(SOURCE, switch.cost_threads())
+        got.finish()
+        return got
+
+    def findings(self, got: recording.Recording) -> Dict[str, str]:
+        (_, case), = doctor.cases(got)
+        return {f["rule"]: f["sentence"] for f in doctor.diagnose(case)}
+
+    def test_rules(self) -> None:
+        """Each rule is true in its case, and only there."""
+        self.assertEqual(CASES.keys(),
+                         {r.name for r in rules.RULES if r.condition})
+        for name, (change, words) in CASES.items():
+            with self.subTest(name):
+                found = self.findings(self.after(change))
+                self.assertEqual(list(found), [name])
+                self.assertIn(words, found[name])
+
+    def test_well(self) -> None:
+        """Nothing is said of a switch that is well, however busy it is."""
+        for rate in 1, 50, 100, 400:
+            self.assertEqual(self.findings(self.after(
+                lambda s, got: None, rate)), {})
+
+    def test_limit(self) -> None:
+        """The cause of a flow limit, and whether it lasts."""
+        database, command = ("set", 10000, 300, 2), ("set", 10000, 300, 0)
+        load = ("reduced", 10000, 300, 1388)
+        for moves, cause, lasts in (
+                # Growing, too, ends at what the database allows.
+                ([("grew", 10000, 300, 1)], "by the database",
+                 "until that is changed"),
+                ([database], "by the database", "until that is changed"),
+                ([("grew", 300, 1300, 1), database], "by the database",
+                 "it grows as"),
+                ([command], "by command", "it grows as rounds"),
+                ([("set", 300, 1000, 1), command], "by command", "it grows"),
+                ([load], "by load: a round of revalidation took 1,388 ms",
+                 "it grows as"),
+                ([("grew", 9000, 10000, 1)], "as it always is", "it grows")):
+            def change(switch: Any, got: Any) -> None:
+                refuse(switch, got)
+                move(switch, *moves)
+            found = self.findings(self.after(change))
+            self.assertEqual(list(found), ["flows-refused"])
+            self.assertIn(f"set {cause}", found["flows-refused"])
+            self.assertIn(lasts, found["flows-refused"])
+
+    def test_stalled(self) -> None:
+        """What stalls the main thread."""
+        for change, words in (
+                (ask, "by OpenFlow (a controller, ovs-ofctl): "),
+                (link_calls, "kernel links, mostly Netlink (link)")):
+            found = self.findings(self.after(change))
+            self.assertEqual(list(found), ["main-loop-stalled"])
+            self.assertIn(words, found["main-loop-stalled"])
+
+        def starved(switch: Any, got: Any) -> None:
+            starve(switch, got)
+            switch.threads.append("ovs-vswitchd")
+            change(switch, got)
+        for change, names in (
+                (ask, ["starved"]), (dump, ["starved", "main-loop-stalled"])):
+            self.assertEqual(list(self.findings(self.after(starved))), names)
+
+    def test_worst_first(self) -> None:
+        def change(switch: Any, got: Any) -> None:
+            for name in "port-makes-upcalls", "starved", "flows-refused":
+                CASES[name][0](switch, got)
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            self.assertEqual(doctor.run(self.after(change), [], True), 1)
+        reply = json.loads(out.getvalue())
+        self.assertEqual([f["rule"] for f in reply["findings"]], [
+            "flows-refused", "starved", "port-makes-upcalls"])
+        self.assertEqual(reply["findings"][2]["numbers"]["name"], "p1")
+
+    def test_recordings(self) -> None:
+        """A recording of several hosts; which of them it is of."""
+        self.record("a.jsonl")
+        status, out, err = self.run_main("doctor", self.path("a.jsonl"))
+        self.assertEqual((status, err), (1, ""))
+        self.assertRegex(out, "(?m)^pmd-c01/id:<9> is starved: ")
+        self.assertIn("\n    See: ovs-appctl cost/threads -last 10s\n", out)
+        both = Path(self.path("a.jsonl")).read_text()
+        Path(self.path("b.jsonl")).write_text(re.sub(
+            '"host":"[^"]*"', '"host":"other"', both))
+        _, out, _ = self.run_main("doctor", self.path("a.jsonl"),
+                                  self.path("b.jsonl"))
+        self.assertRegex(out, "(?m)^other/ovs-vswitchd: pmd-c01/id:<9> is ")
+        status, _, err = self.run_main("doctor", self.path("none"))
+        self.assertEqual(status, 2)
+        self.assertIn("none: No such file", err)
+
+    def test_live(self) -> None:
+        switch = self.switch()
+        server = fake.Server(self.path("s"), switch)
+        server.start()
+        live = ["doctor", "-i", "0.1", "-t", self.path("s")]
+        switch.start_us -= 10 ** 6
+        self.assertEqual(self.run_main(*live), (0, "", ""))
+        switch.well = False
+        status, out, _ = self.run_main(*live, "--json")
+        self.assertEqual(status, 1)
+        self.assertEqual(json.loads(out)["findings"][0]["rule"], "starved")
+        switch.well, switch.tops = True, {"port": top_rows("p1"), "rule": []}
+        status, out, _ = self.run_main(*live)
+        server.close()
+        self.assertEqual((status, out.splitlines()[0]), (
+            1, "Port p1 makes most upcalls: 90% (9,000), 2 other ports the "
+            "rest."))
+        self.assertEqual(self.run_main(*live)[0], 2)
+
+    def test_few(self) -> None:
+        """Few events, or a short time, say nothing."""
+        def change(switch: Any, got: Any) -> None:
+            lose("upcall", "upcall", "netdev@ovs-netdev", "lost", "lock", 5
+                 )(switch, got)
+            top_of("port", "p1")(switch, got)
+            for row in got.tops[SOURCE]["port"]:
+                row["events"] //= 100
+            switch.threads.append("pmd-c09/id:9")
+        got = self.after(change)
+        got.threads[SOURCE][-1]["threads"][-1]["last"] = {
+            "ns": 10 ** 7, "run_delay_ns": 10 ** 7}
+        self.assertEqual(self.findings(got), {})
+
+    def test_off(self) -> None:
+        """Without accounting, nothing is known."""
+        got = self.after(lambda s, got: None)
+        for replies in got.replies.values():
+            replies[-1].head["settings"] = {"sample_interval": 0}
+        with contextlib.redirect_stderr(io.StringIO()) as err:
+            self.assertEqual(doctor.run(got, [], False), 2)
+        self.assertEqual(err.getvalue(),
+                         f"ovs-cost: {SOURCE}: accounting is off\n")
+
+    def test_links(self) -> None:
+        """The sections that rules name exist."""
+        topics = HERE.parent / "Documentation/topics"
+        for rule in rules.RULES:
+            name, section = rule.link
+            self.assertIn(f"\n{section}\n" + "-" * len(section),
+                          (topics / f"{name}.rst").read_text(), rule.name)
+
+
+if __name__ == "__main__":
+    unittest.main()
