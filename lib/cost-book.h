@@ -47,8 +47,9 @@ struct ds;
  * An event in words is a 'struct cost_entry'.  The numbers of all events of a
  * class are a 'struct cost_block': counters, and a histogram for each stage.
  * Blocks of several classes, and the slowest events, are a 'struct cost_book'.
- * What one thread has recorded, what threads that are gone have, and what all
- * of them add up to, are books.
+ * A thread records into blocks of its recorder, see cost-recorder.h.  A book
+ * is always a copy or a sum of such blocks: of one thread, of threads that are
+ * gone, or of all of them.
  *
  *
  * Thread-safety
@@ -56,8 +57,9 @@ struct ds;
  *
  * A block in a book is plain data.  One that a thread records into is written
  * by this thread alone, which takes no lock and waits for nobody.  Any thread
- * may copy such a block with cost_block_read(), which gets every event either
- * whole or not at all, as long as it is not quiescent (see ovs-rcu.h). */
+ * that is not quiescent (see ovs-rcu.h) may copy such a block with
+ * cost_block_read(), but only one at a time, as cost_account_read() makes
+ * sure.  It gets every event either whole or not at all. */
 
 #define COST_MAX_STAGES 16              /* Fits in cost_entry's 'known'. */
 #define COST_MAX_COUNTERS 24
@@ -82,7 +84,7 @@ struct cost_column {
 #define COST_OPTIONAL   (1u << 0)
 /* A stage that is not part of the whole event. */
 #define COST_APART      (1u << 1)
-/* A counter of events that were lost. */
+/* A counter of events that were lost, which are not among the block's. */
 #define COST_LOST       (1u << 2)
 /* A counter that is not shown. */
 #define COST_HIDDEN     (1u << 3)
