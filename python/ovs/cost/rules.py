@@ -22,8 +22,8 @@ LOST = 0.001                    # Of upcalls or packets.
 MOST = 2 / 3                    # Of upcalls: by one port or rule.
 REFUSED = 0.1                   # Of upcalls: without room for a flow.
 PREEMPTED = 0.2                 # Of the time: a PMD thread has no CPU.
-STARVED = 0.5                   # Of the time: another thread has none.
-STALLED = 0.02                  # Of the time: iterations that are long.
+STARVED = 0.75                  # Of the time: another thread has none.
+STALLED = 0.03                  # Of the time: iterations that are long.
 BUSY = 0.2                      # Of the time: a thread does one thing.
 
 LONG = 20                       # Times the median is long.
@@ -64,9 +64,9 @@ class Case(NamedTuple):
             return account.total, self.windows["bridge"].seconds * 1e9
         return Body("iteration"), 0.0
 
-    def delays(self) -> Iterator[Tuple[bool, float, str]]:
-        """Yields for each thread whether it is a PMD thread, the share of time
-        that it has no CPU, and its name."""
+    def delays(self) -> Iterator[Tuple[bool, float, str, float]]:
+        """Yields whether a thread is a PMD thread, its share of time without
+        a CPU, its name, and the same share of the time that it wants one."""
         first, last = (self.threads or [{}])[0], (self.threads or [{}])[-1]
         us = last.get("now_us", 0) - first.get("now_us", 0)
         old = {t["tid"]: t for t in first.get("threads", ())
@@ -74,11 +74,13 @@ class Case(NamedTuple):
         for thread in last.get("threads", ()):
             recent = dict(thread.get("last", {}))
             if thread["tid"] in old:
-                recent = {"ns": 1000 * us, "run_delay_ns": thread[
-                    "run_delay_ns"] - old[thread["tid"]]["run_delay_ns"]}
+                recent = {n: thread[n] - old[thread["tid"]][n]
+                          for n in ("cpu_ns", "run_delay_ns")}
+                recent["ns"] = 1000 * us
             if recent.get("ns", 0) >= 1e9:      # Not for a moment only.
-                yield (thread["name"].startswith("pmd-"),
-                       recent["run_delay_ns"] / recent["ns"], thread["name"])
+                delay, name = recent["run_delay_ns"], thread["name"]
+                yield (name.startswith("pmd-"), delay / recent["ns"], name,
+                       delay / max(delay + recent["cpu_ns"], 1))
 
 
 class Alert(NamedTuple):
@@ -183,9 +185,9 @@ def fallen(case: Case) -> Numbers:
 
 
 def starved(case: Case) -> Numbers:
-    found = [(is_pmd, delay, name) for is_pmd, delay, name in case.delays()
-             if delay > (PREEMPTED if is_pmd else STARVED)]
-    for _, delay, name in [max(found)] if found else ():
+    found = [thread for thread in case.delays()
+             if thread[1] > (PREEMPTED if thread[0] else STARVED)]
+    for _, delay, name, _ in [max(found)] if found else ():
         yield {"name": name, "share": min(delay, 1.0), "others": (
             f", and {len(found) - 1} more threads" if found[1:] else "")}
 
@@ -202,10 +204,10 @@ def stalled(case: Case) -> Numbers:
         for name, body in account.classes.items() if stage == "stats"
         or body.stages["total"].percentile(50) > long / 2}
     # Anything takes long without a CPU, but a command that always does.
-    waits = max([delay for _, delay, name in case.delays()
-                 if name == "ovs-vswitchd" and not classes], default=0.0)
+    waits = next((share for _, _, name, share in case.delays()
+                  if name == "ovs-vswitchd" and not classes), 0.0)
     limit = BUSY if n < 3 or stage == "rcu" else STALLED
-    if time < (limit + waits) * window_ns or not n or (
+    if time * (1 - waits) < limit * window_ns or not n or (
             stage == "stats" and any(slow_statistics(case))):
         return
     calls = {account.key.name: body.time_ns
@@ -341,9 +343,8 @@ RULES = (
                "{{ $value | humanize }} upcalls of {{ $labels.instance }} "
                "were lost in 10 minutes", "10m")),
     Rule("netlink-overrun", "warning", "", "netlink/cost-show",
-         "They are of links or routes. The main thread reads everything anew "
-         "then (`routes`, `status`). Typical with thousands of interfaces or "
-         "full routing tables that change.",
+         "The main thread reads links or routes anew (`routes`, `status`). "
+         "Typical with thousands of interfaces or full routing tables.",
          ("netlink-cost", "Reading the report"),
          "Notifications of the kernel ({name}) were lost {n:,} times",
          lost("netlink", "lost", "overrun"),
@@ -380,9 +381,9 @@ RULES = (
                "$value | humanize }} upcalls per second install none", "10m")),
     Rule("tx-drops", "warning", "packets are dropped on output",
          "tx/cost-show PORT",
-         "`no-room`: the device does not take packets as fast as they come; "
-         "with vhost, see whether the guest's CPU is busy. `mtu`, `qos`, "
-         "`offload`: configuration.", ("tx-cost", "What to look for"),
+         "`no-room`: the device is too slow (vhost: is its CPU busy?). "
+         "`mtu`, `qos`, `offload`: configuration.",
+         ("tx-cost", "What to look for"),
          "{name} has dropped {n:,} packets ({share:.1%}) on output: {reasons}",
          lost("tx", "packets dropped", "mtu", "qos", "offload", "no-room"),
          Alert("OvsTxDrops", "rate(ovs_cost_tx_packets_dropped_total"
@@ -479,8 +480,7 @@ RULES = (
          "The main thread polls ports of type {types}: {share:.0%} of the "
          "time it is busy with packets", polled),
     Rule("handlers", "hint", "", "cost/threads",
-         "More handlers than CPUs only take turns, and the kernel may wake "
-         "several for one upcall. Remove `other_config:n-handler-threads`.",
+         "They only take turns. Remove `other_config:n-handler-threads`.",
          ("cost-threads", "How much of a CPU each thread gets"),
          "There are {n} handlers for {processors} CPUs", too_many_handlers),
     Rule("clock", "hint", "", "upcall/cost-show",
