@@ -119,8 +119,6 @@ cost_kind_extend(struct cost_kind *kind, struct cost_extension *extension)
                                     extension->n_counters);
     kind->n_stages += extension->n_stages;
     kind->n_counters += extension->n_counters;
-    ovs_assert(kind->n_stages <= COST_MAX_STAGES
-               && kind->n_counters <= COST_MAX_COUNTERS);
 }
 
 /* Blocks. */

@@ -64,8 +64,9 @@ static uint64_t *test_steps OVS_GUARDED_BY(mutex);
 static size_t test_n_steps OVS_GUARDED_BY(mutex);
 static size_t test_next OVS_GUARDED_BY(mutex);
 
-static uint64_t
-read_monotonic(void)
+/* Returns CLOCK_MONOTONIC, in nanoseconds. */
+uint64_t
+cost_clock_monotonic(void)
 {
     struct timespec ts;
 
@@ -124,9 +125,9 @@ read_both(uint64_t *ticks, uint64_t *ns)
     uint64_t least = UINT64_MAX;
 
     for (int i = 0; i < CALIBRATION_TRIES; i++) {
-        uint64_t before = read_monotonic();
+        uint64_t before = cost_clock_monotonic();
         uint64_t counter = cost_clock_tsc();
-        uint64_t took = read_monotonic() - before;
+        uint64_t took = cost_clock_monotonic() - before;
 
         if (took < least) {
             least = took;
@@ -218,7 +219,7 @@ cost_clock_now__(const char *event)
     atomic_read_relaxed(&cost_clock.source, &source);
     if (source != COST_CLOCK_TEST) {
         /* Far from whatever the counter had before a change. */
-        return read_monotonic() | UINT64_C(1) << 63;
+        return cost_clock_monotonic() | UINT64_C(1) << 63;
     }
 
     ovs_mutex_lock(&mutex);

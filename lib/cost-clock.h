@@ -73,6 +73,7 @@ void cost_clock_init(void);
 void cost_clock_run(void);
 const char *cost_clock_name(void);
 
+uint64_t cost_clock_monotonic(void);
 uint64_t cost_clock_now__(const char *event);
 
 /* Returns the CPU's time stamp counter, or 0 where there is none. */

@@ -18,7 +18,6 @@
 
 #include "cost-render.h"
 
-#include <ctype.h>
 #include <math.h>
 
 #include "cost-clock.h"
@@ -600,7 +599,7 @@ put_json_numbers(struct json *json, const struct cost_report *report,
         struct json *derived = json_object_create();
         struct ds s = DS_EMPTY_INITIALIZER;
 
-        report->put_derived(block, "", &s, derived);
+        report->put_derived(block, book->name, &s, derived);
         json_object_put(json, "derived", derived);
         ds_destroy(&s);
     }

@@ -29,6 +29,9 @@ struct json;
  * lib/cost-report.h show it.  python/ovs/cost/schema-1.json is the schema of
  * what is in JSON. */
 
+/* Returns the reply to another command in JSON, and appends it to a text. */
+typedef struct json *cost_report_more_cb(struct ds *);
+
 /* What the commands report.  Static.  The worker calls the functions. */
 struct cost_report {
     const char *prefix;                 /* Of commands, such as "upcall". */
@@ -53,9 +56,8 @@ struct cost_report {
     /* Adds to a reply in JSON, an object.  May be NULL. */
     void (*state_to_json)(struct json *);
 
-    /* What cost/show has besides: the reply to another command, appended to a
-     * text and returned in JSON.  May be NULL. */
-    struct json *(*more)(struct ds *);
+    /* What cost/show has besides.  May be NULL. */
+    cost_report_more_cb *more;
 };
 
 /* What is shown of an account. */

@@ -19,7 +19,6 @@
 #include "cost-report.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <unistd.h>
 
 #include "cost-clock.h"
@@ -65,7 +64,7 @@ static const struct cost_report **reports;
 static size_t n_reports;
 
 /* See cost_report_add_reply(). */
-static struct json *(*more_reply)(void);
+static cost_report_more_cb *more_reply;
 
 /* Returns what every reply in JSON to PREFIX/COMMAND has. */
 struct json *
@@ -361,6 +360,21 @@ put_report(struct unixctl_worker_reply *reply,
     cost_accounts_put(&all);
 }
 
+/* Appends what 'cb' returns to 'reply'. */
+static void
+put_more(struct unixctl_worker_reply *reply, cost_report_more_cb *cb)
+{
+    struct ds text = DS_EMPTY_INITIALIZER;
+    struct json *json = cb(reply->json ? &text : &reply->body);
+
+    if (reply->json) {
+        ds_put_char(&reply->body, ',');
+        json_to_ds(json, 0, &reply->body);
+    }
+    json_destroy(json);
+    ds_destroy(&text);
+}
+
 static void
 do_show(void *request_, struct unixctl_worker_reply *reply)
 {
@@ -379,24 +393,12 @@ do_show(void *request_, struct unixctl_worker_reply *reply)
         }
         put_report(reply, report, request);
         if (report->more && all) {
-            struct ds unused = DS_EMPTY_INITIALIZER;
-            struct json *json = report->more(reply->json ? &unused : s);
-
-            if (reply->json) {
-                ds_put_char(s, ',');
-                json_to_ds(json, 0, s);
-            }
-            json_destroy(json);
-            ds_destroy(&unused);
+            put_more(reply, report->more);
         }
     }
     if (reply->json && all) {
         if (more_reply) {
-            struct json *json = more_reply();
-
-            ds_put_char(s, ',');
-            json_to_ds(json, 0, s);
-            json_destroy(json);
+            put_more(reply, more_reply);
         }
         ds_put_cstr(s, "]}");
     }
@@ -743,7 +745,7 @@ cost_describe(struct unixctl_conn *conn, int argc OVS_UNUSED,
 
 /* See lib/cost-report.h. */
 void
-cost_report_add_reply(struct json *(*cb)(void))
+cost_report_add_reply(cost_report_more_cb *cb)
 {
     more_reply = cb;
 }

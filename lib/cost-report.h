@@ -38,7 +38,7 @@ void cost_report_register(const struct cost_report *);
 
 /* Adds to the reply of cost/show in JSON that of a command that is about no
  * account.  The worker calls 'cb', which returns an object. */
-void cost_report_add_reply(struct json *(*cb)(void));
+void cost_report_add_reply(cost_report_more_cb *);
 
 /* For other commands. */
 struct json *cost_report_json_header(const char *prefix, const char *command,

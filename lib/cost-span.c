@@ -141,7 +141,7 @@ cost_span_close__(struct cost_span *span, uint64_t now)
     if (OVS_UNLIKELY(span->sampled)) {
         cost_span_lap(span, span->stage, now);
     }
-    span->open = false;
+    span->left = false;
     cost_span_finish(span, now, span->entry.class, NULL, &span->details);
 }
 
@@ -150,8 +150,8 @@ void
 cost_span_cancel(struct cost_span *span)
 {
     cost_span_leave(span, 0, 0, NULL, NULL, 0);
-    if (span->open) {
-        span->open = false;
+    if (span->left) {
+        span->left = false;
         exclude(span->outer,
                 cost_clock_ticks(span->begin, cost_span_now(span)));
     }

@@ -80,7 +80,7 @@ struct cost_span {
                                          * time of inner events since. */
     uint64_t excluded;                  /* Ticks of inner events. */
     bool sampled;                       /* Record the stages? */
-    bool open;                          /* Between cost_span_leave() and
+    bool left;                          /* Between cost_span_leave() and
                                          * cost_span_close()? */
 
     /* Given to cost_span_leave(). */
@@ -123,7 +123,7 @@ cost_span_now(const struct cost_span *span)
 static inline void
 cost_span_init(struct cost_span *span)
 {
-    span->open = false;
+    span->left = false;
 }
 
 /* If 'span''s event was left open, ends it now.  Then begins an event of
@@ -149,7 +149,7 @@ cost_span_begin(struct cost_span *span, struct cost_recorder *recorder,
     if (OVS_LIKELY(interval)) {
         now = cost_clock_now(recorder->kind->event, tsc);
     }
-    if (span->open) {
+    if (span->left) {
         cost_span_close__(span, now);
     }
 
@@ -215,7 +215,7 @@ cost_span_leave(struct cost_span *span, size_t stage, size_t class,
     } else {
         cost_span_refuse__();
     }
-    span->open = span->recorder != NULL;
+    span->left = span->recorder != NULL;
     span->stage = stage;
     span->entry.class = class;
     span->details.get = get_details;
@@ -227,7 +227,7 @@ cost_span_leave(struct cost_span *span, size_t stage, size_t class,
 static inline void
 cost_span_close(struct cost_span *span)
 {
-    if (span->open) {
+    if (span->left) {
         cost_span_close__(span, 0);
     }
 }

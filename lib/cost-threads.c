@@ -40,7 +40,6 @@
 #include "openvswitch/token-bucket.h"
 #include "ovs-rcu.h"
 #include "ovs-thread.h"
-#include "timeval.h"
 #include "unixctl.h"
 #include "unixctl-worker.h"
 #include "util.h"
@@ -136,15 +135,6 @@ static struct cost_config config = {
     .apply = start_sampler,
 };
 
-static int64_t
-now_ns(void)
-{
-    struct timespec ts;
-
-    xclock_gettime(CLOCK_MONOTONIC, &ts);
-    return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
-}
-
 /* Reading. */
 
 /* Reads the file that the format and its arguments name, below 'root', into
@@ -208,7 +198,7 @@ read_schedstat(const struct thread *thread, struct reading *reading)
     char buf[128];
     ssize_t n;
 
-    reading->from_ns = now_ns();
+    reading->from_ns = cost_clock_monotonic();
     n = pread(thread->fd, buf, sizeof buf - 1, 0);
     if (n < 0) {
         return errno;
@@ -219,7 +209,7 @@ read_schedstat(const struct thread *thread, struct reading *reading)
         return EPROTO;
     }
     read_cpu_time(thread->tid, &v[CPU_NS]);
-    reading->to_ns = now_ns();
+    reading->to_ns = cost_clock_monotonic();
     return 0;
 }
 
@@ -335,7 +325,7 @@ add_thread(pid_t tid)
     thread = cost_alloc(sizeof *thread);
     thread->tid = tid;
     thread->fd = fd;
-    thread->changed_ns = now_ns();
+    thread->changed_ns = cost_clock_monotonic();
     token_bucket_init(&thread->bucket, 10, 10000);
     hmap_insert(&threads, &thread->node, hash_int(tid, 0));
     if (read_thread(thread, true) && thread->history.now.to_ns) {
@@ -442,7 +432,7 @@ read_cgroup(void)
         cgroup_version = version;
     }
     if (version) {
-        cgroup.now.from_ns = cgroup.now.to_ns = now_ns();
+        cgroup.now.from_ns = cgroup.now.to_ns = cost_clock_monotonic();
         memcpy(cgroup.now.values, values, sizeof values);
     }
     ovs_mutex_unlock(&mutex);
@@ -549,7 +539,7 @@ get_cause(struct thread *thread, uint64_t event_ns, uint64_t age_ns)
 {
     enum cost_cause cause = COST_CAUSE_UNKNOWN;
     const struct reading *before = NULL;
-    int64_t now = now_ns();
+    int64_t now = cost_clock_monotonic();
     struct reading after;
 
     choose(&before, &thread->own, now - age_ns);
@@ -637,7 +627,7 @@ cost_threads_mark(bool end)
     if (me) {
         struct reading reading;
 
-        if (now_ns() - me->begin[0].from_ns >= MARK_NS
+        if (cost_clock_monotonic() - me->begin[0].from_ns >= MARK_NS
             && !read_schedstat(me, &reading)) {
             if (end) {
                 me->end = reading;
@@ -844,28 +834,23 @@ cost_threads_to_json(int window_s, struct ds *s)
 }
 
 static struct json *
-add_reply(void)
+add_reply(struct ds *s)
 {
-    struct ds s = DS_EMPTY_INITIALIZER;
-    struct json *json = cost_threads_to_json(60, &s);
-
-    ds_destroy(&s);
-    return json;
+    return cost_threads_to_json(60, s);
 }
 
 static void
 do_show(void *window_s, struct unixctl_worker_reply *reply)
 {
-    struct ds s = DS_EMPTY_INITIALIZER;
-    struct json *json = cost_threads_to_json(*(int *) window_s, &s);
+    struct ds text = DS_EMPTY_INITIALIZER;
+    struct json *json = cost_threads_to_json(
+        *(int *) window_s, reply->json ? &text : &reply->body);
 
     if (reply->json) {
         json_to_ds(json, 0, &reply->body);
-    } else {
-        ds_put_buffer(&reply->body, s.string, s.length);
     }
     json_destroy(json);
-    ds_destroy(&s);
+    ds_destroy(&text);
     free(window_s);
 }
 

@@ -20,7 +20,6 @@
 
 #include "cost-report.h"
 #include "openvswitch/dynamic-string.h"
-#include "openvswitch/json.h"
 
 /* Classes: tx queues.  The last one stands for all others, too. */
 #define N_CLASSES 64

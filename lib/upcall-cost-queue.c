@@ -18,8 +18,6 @@
 
 #include "upcall-cost-queue.h"
 
-#include <time.h>
-
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/ofpbuf.h"
 #include "openvswitch/util.h"
@@ -475,11 +473,8 @@ upcall_cost_queue_empty(struct upcall_cost_queue *queue)
         libbpf.ring_buffer__consume(queue->ring);
     }
     if (queue->head != queue->tail) {
-        struct timespec now;
-        uint64_t now_ns;
+        uint64_t now_ns = cost_clock_monotonic();
 
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        now_ns = now.tv_sec * UINT64_C(1000000000) + now.tv_nsec;
         while (queue->head != queue->tail
                && get_record(queue, queue->head)->ns + ORPHAN_NS < now_ns) {
             drop_first(queue);
@@ -647,7 +642,6 @@ watch_received(void *watch_, const struct ofpbuf *msg,
                struct cost_recorder *recorder)
 {
     struct watch *watch = watch_;
-    struct timespec ts;
     uint64_t ns, now;
 
     if (!watch->queue) {
@@ -661,8 +655,7 @@ watch_received(void *watch_, const struct ofpbuf *msg,
         }
         return 0;
     }
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    now = ts.tv_sec * UINT64_C(1000000000) + ts.tv_nsec;
+    now = cost_clock_monotonic();
     return now > ns ? now - ns : 1;
 }
 

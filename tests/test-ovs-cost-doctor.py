@@ -78,9 +78,13 @@ def events(switch: Any, report: str, kind: str, name: str, class_: str,
                      outside="poll" if kind == "iteration" else "idle")
 
 
-def dump(switch: Any, _: Any) -> None:
+def main_loop(switch: Any, n: int, **stages: float) -> None:
     events(switch, "bridge", "iteration", "main-loop", "iteration",
-           dict(fake.LOOP, appctl=2e8), 5, "run")
+           dict(fake.LOOP, **stages), n, "run")
+
+
+def dump(switch: Any, _: Any) -> None:
+    main_loop(switch, 5, appctl=2e8)
     events(switch, "bridge", "command", "commands", "bridge/dump-flows",
            {"total": 2e8}, 5)
     events(switch, "bridge", "command", "commands", "version",
@@ -88,25 +92,21 @@ def dump(switch: Any, _: Any) -> None:
 
 
 def ask(switch: Any, _: Any) -> None:
-    events(switch, "bridge", "iteration", "main-loop", "iteration",
-           dict(fake.LOOP, openflow=2e8), 5, "run")
+    main_loop(switch, 5, openflow=2e8)
 
 
 def link_calls(switch: Any, _: Any) -> None:
-    events(switch, "bridge", "iteration", "main-loop", "iteration",
-           dict(fake.LOOP, netdev=2e8), 5, "run")
+    main_loop(switch, 5, netdev=2e8)
     events(switch, "netlink", "call", "link", "dump",
            {"send": 1e8, "receive": 1e8}, 8, result="done")
 
 
 def count_slowly(switch: Any, _: Any) -> None:
-    events(switch, "bridge", "iteration", "main-loop", "iteration",
-           dict(fake.LOOP, stats=3e9), 2, "run")
+    main_loop(switch, 2, stats=3e9)
 
 
 def poll(switch: Any, _: Any) -> None:
-    events(switch, "bridge", "iteration", "main-loop", "iteration",
-           dict(fake.LOOP, datapath=1e6), 4000, "run")
+    main_loop(switch, 4000, datapath=1e6)
     events(switch, "bridge", "update", "interfaces", "system",
            {"total": 5e3}, 4)
 
