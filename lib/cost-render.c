@@ -57,43 +57,60 @@ cost_put_count(struct ds *s, uint64_t n)
     }
 }
 
-/* Appends 'ns' nanoseconds to 's', in microseconds, with commas and as many
- * decimals as fit in MIN_WIDTH characters. */
+/* Appends 'value' to 's', with commas and as many decimals as fit in MIN_WIDTH
+ * characters. */
 static void
-put_us(struct ds *s, double ns)
+put_decimal(struct ds *s, double value)
 {
-    double us = ns / 1000;
-    unsigned int precision = us < 9999.995 ? 2 : us < 99999.95 ? 1 : 0;
-    uint64_t scale = precision == 2 ? 100 : precision == 1 ? 10 : 1;
-    uint64_t scaled = llround(us * scale);
+    uint64_t scale = value < 9999.995 ? 100 : value < 99999.95 ? 10 : 1;
+    uint64_t scaled = llround(value * scale);
 
     cost_put_count(s, scaled / scale);
-    if (precision) {
-        ds_put_format(s, precision == 2 ? ".%02"PRIu64 : ".%"PRIu64,
+    if (scale > 1) {
+        ds_put_format(s, scale == 100 ? ".%02"PRIu64 : ".%"PRIu64,
                       scaled % scale);
+    }
+}
+
+/* Appends 'ns' nanoseconds to 's': in microseconds, followed by 'unit', or, a
+ * second and more, in seconds. */
+static void
+put_time(struct ds *s, double ns, const char *unit)
+{
+    if (ns < 999.9995e6) {
+        put_decimal(s, ns / 1000);
+        ds_put_cstr(s, unit);
+    } else {
+        put_decimal(s, ns / 1e9);
+        ds_put_cstr(s, " s");
     }
 }
 
 /* Appends 'value' to 's', and adds it to 'object' as 'name'. */
 void
 cost_put_derived(struct ds *s, struct json *object, const char *name,
-                        double value)
+                 double value)
 {
-    put_us(s, value * 1000);
+    put_decimal(s, value);
     json_object_put(object, name, json_real_create(value));
 }
 
-/* Appends to 's' a column 'width' wide with 'value', ns or, if 'number', a
+/* What is in a column. */
+enum form { TIME, NUMBER, DECIMAL };
+
+/* Appends to 's' a column 'width' wide with 'value', a time in ns or a
  * number. */
 static void
-put_cell(struct ds *s, int width, bool number, double value)
+put_cell(struct ds *s, int width, enum form form, double value)
 {
     struct ds cell = DS_EMPTY_INITIALIZER;
 
-    if (number) {
+    if (form == TIME) {
+        put_time(&cell, value, "");
+    } else if (form == NUMBER) {
         cost_put_count(&cell, value);
     } else {
-        put_us(&cell, value);
+        put_decimal(&cell, value);
     }
     ds_put_format(s, " %*s", width, ds_cstr(&cell));
     ds_destroy(&cell);
@@ -117,12 +134,12 @@ cost_put_plural(struct ds *s, uint64_t n, const char *noun)
 
 /* Returns the width of a column whose highest value is 'max'. */
 static int
-cell_width(bool number, uint64_t max)
+cell_width(enum form form, uint64_t max)
 {
     struct ds cell = DS_EMPTY_INITIALIZER;
     int width;
 
-    put_cell(&cell, MIN_WIDTH, number, max);
+    put_cell(&cell, MIN_WIDTH, form, max);
     width = cell.length - 1;
     ds_destroy(&cell);
     return width;
@@ -161,7 +178,7 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
 {
     enum { MAX_LINES = 24, MAX_BAR = 40 };
     size_t n_edges = cost_hist_n_buckets(hist) - 1;
-    bool number = cost_stage_is_number(kind, stage);
+    enum form form = cost_stage_is_number(kind, stage) ? NUMBER : TIME;
     size_t first, last, step;
     uint64_t max = 0;
     int width;
@@ -179,7 +196,7 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
     if (first) {
         first = ROUND_DOWN(first - 1, step) + 1;
     }
-    width = cell_width(number,
+    width = cell_width(form,
                        cost_hist_edge(hist, MIN(last + step, n_edges) - 1));
 
     for (int pass = 0; pass < 2; pass++) {
@@ -188,7 +205,7 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
 
             ds_put_format(s, "  %s%s, each # is %.*f %s%s\n",
                           kind->stages[stage].name,
-                          number ? "" : " (us)",
+                          form == TIME ? " (us)" : "",
                           unit > 1 ? 1 : 0, unit, kind->event,
                           unit > 1 ? "s" : "");
         }
@@ -206,9 +223,9 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
                               : DIV_ROUND_UP(n * MAX_BAR, max));
 
                 ds_put_cstr(s, end <= n_edges ? "   <=" : "    >");
-                put_cell(s, width, number,
+                put_cell(s, width, form,
                          cost_hist_edge(hist, MIN(end, n_edges) - 1));
-                put_cell(s, 11, true, n);
+                put_cell(s, 11, NUMBER, n);
                 ds_put_char(s, ' ');
                 ds_put_char_multiple(s, '#', len);
                 ds_chomp(s, ' ');
@@ -220,22 +237,27 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
 }
 
 /* Appends the table of those stages of 'block' that are numbers, or of those
- * that are times, to 's'. */
+ * that are times, to 's', without stages that were never timed unless 'all'
+ * are wanted. */
 static void
-put_table(struct ds *s, const struct cost_block *block, bool numbers)
+put_table(struct ds *s, const struct cost_block *block, bool numbers, bool all)
 {
+    enum form form = numbers ? NUMBER : TIME;
     const struct cost_kind *kind = block->kind;
     int width = MIN_WIDTH;
-    bool any = false;
+    uint16_t shown = 0;
 
     for (size_t i = 0; i < kind->n_stages; i++) {
-        if (cost_stage_is_number(kind, i) == numbers) {
-            width = MAX(width, cell_width(numbers,
-                                          cost_hist_max(&block->hists[i])));
-            any = true;
+        const struct cost_hist *hist = &block->hists[i];
+
+        if (cost_stage_is_number(kind, i) == numbers
+            && (cost_hist_count(hist)
+                || (all && !(kind->stages[i].flags & COST_OPTIONAL)))) {
+            width = MAX(width, cell_width(form, cost_hist_max(hist)));
+            shown |= 1u << i;
         }
     }
-    if (!any) {
+    if (!shown) {
         return;
     }
     ds_put_format(s, "  %-10s %11s %*s", numbers ? "number" : "stage (us)",
@@ -245,24 +267,20 @@ put_table(struct ds *s, const struct cost_block *block, bool numbers)
     }
     ds_put_format(s, " %*s\n", width, "max");
 
-    for (size_t i = 0; i < kind->n_stages; i++) {
-        const struct cost_column *stage = &kind->stages[i];
+    for (; shown; shown = zero_rightmost_1bit(shown)) {
+        size_t i = raw_ctz(shown);
         const struct cost_hist *hist = &block->hists[i];
-        uint64_t count = cost_hist_count(hist);
+        const char *name = kind->stages[i].name;
 
-        if (cost_stage_is_number(kind, i) != numbers
-            || (!count && stage->flags & COST_OPTIONAL)) {
-            continue;
-        }
-        ds_put_format(s, "  %-10s", stage->name);
-        put_cell(s, 21 - MAX(10, strlen(stage->name)), true, count);
-        put_cell(s, width, false, cost_hist_mean(hist) * (numbers ? 1000 : 1));
+        ds_put_format(s, "  %-10s", name);
+        put_cell(s, 21 - MAX(10, strlen(name)), NUMBER, cost_hist_count(hist));
+        put_cell(s, width, numbers ? DECIMAL : TIME, cost_hist_mean(hist));
         for (size_t j = 0; j < ARRAY_SIZE(percentiles); j++) {
-            put_cell(s, width, numbers,
+            put_cell(s, width, form,
                      cost_hist_percentile(hist, percentiles[j].percent,
                                           numbers));
         }
-        put_cell(s, width, numbers, cost_hist_max(hist));
+        put_cell(s, width, form, cost_hist_max(hist));
         ds_put_char(s, '\n');
     }
 }
@@ -364,8 +382,8 @@ put_book(struct ds *s, const struct cost_report *report,
 {
     const struct cost_kind *kind = book->kind;
 
-    put_table(s, block, false);
-    put_table(s, block, true);
+    put_table(s, block, false, view->all);
+    put_table(s, block, true, view->all);
     if (report->put_derived) {
         struct json *json = json_object_create();
 
@@ -701,12 +719,11 @@ report_slowest(const struct cost_report *report, const struct cost_view *view,
         cost_put_integer(event, "time_us", slow->entry.when_us);
         json_object_put_string(event, "thread", slow->thread);
         ds_put_format(s, "%3"PRIuSIZE". ", i + 1);
-        put_us(s, slow->total_ns);
-        ds_put_cstr(s, " us");
+        put_time(s, slow->total_ns, " us");
         if (slow->entry.excluded_ns) {
             ds_put_cstr(s, ", without ");
-            put_us(s, slow->entry.excluded_ns);
-            ds_put_cstr(s, " us of events within it,");
+            put_time(s, slow->entry.excluded_ns, " us");
+            ds_put_cstr(s, " of events within it,");
         }
         ds_put_strftime_msec(s, " at %Y-%m-%d %H:%M:%S.###Z",
                              slow->entry.when_us / 1000, true);
@@ -729,7 +746,7 @@ report_slowest(const struct cost_report *report, const struct cost_view *view,
                 }
                 ds_put_cstr(s, number ? ", " : " ");
                 ds_put_cstr(s, name);
-                put_cell(s, 0, number, value);
+                put_cell(s, 0, number ? NUMBER : TIME, value);
                 cost_put_integer(number ? numbers : stages, name,
                                         value);
                 split |= !number;

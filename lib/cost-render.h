@@ -64,6 +64,7 @@ struct cost_report {
 struct cost_view {
     bool slowest;                       /* The slowest events, or numbers? */
     size_t n_slowest;
+    bool all;                           /* Also what has no events? */
     bool histograms;
     bool threads;
     size_t class;                       /* Or COST_ALL_CLASSES. */

@@ -51,6 +51,7 @@ struct request {
     size_t n_reports;
     struct cost_view view;
     size_t n_accounts;                  /* -n, or SIZE_MAX for all. */
+    bool empty_too;                     /* Those without events, in text? */
     size_t n_skip;                      /* -skip */
     char *name;                         /* Of the account, NULL for all. */
 };
@@ -144,6 +145,7 @@ struct sorted_account {
     struct cost_account *account;
     uint64_t timed_ns;                  /* Sum of totals that are known. */
     uint64_t n_events;
+    bool empty;                         /* No event, and none lost? */
 };
 
 static int
@@ -154,6 +156,7 @@ compare_accounts(const void *a_, const void *b_)
     return (a->timed_ns != b->timed_ns ? (a->timed_ns < b->timed_ns ? 1 : -1)
             : a->n_events != b->n_events
             ? (a->n_events < b->n_events ? 1 : -1)
+            : a->empty != b->empty ? a->empty - b->empty
             : strcmp(cost_account_name(a->account),
                      cost_account_name(b->account)));
 }
@@ -173,6 +176,7 @@ sort_accounts(const struct cost_accounts *all, int *n_retries)
                                                      COST_ALL_CLASSES);
 
             sorted[i].n_events = cost_block_events(block);
+            sorted[i].empty = cost_book_is_empty(&reading.total);
             sorted[i].timed_ns
                 = cost_hist_sum(&block->hists[cost_kind_total(reading.kind)]);
             cost_block_destroy(block);
@@ -276,6 +280,10 @@ put_report(struct unixctl_worker_reply *reply,
     sorted = sort_accounts(&all, &n_retries);
     start = MIN(all.n, request->n_skip);
     end = wanted_end = start + MIN(all.n - start, request->n_accounts);
+    while (!json && !request->empty_too && end > start + 1
+           && sorted[end - 1].empty) {
+        wanted_end = --end;
+    }
     for (size_t i = sums ? 0 : start; i < (sums ? all.n : end); i++) {
         struct cost_reading reading;
 
@@ -468,7 +476,10 @@ parse_option(struct request *request, const char *option, const char *arg,
     unsigned int value;
 
     *uses_arg = true;
-    if (show && !strcmp(option, "-hist")) {
+    if (show && !strcmp(option, "-a")) {
+        request->view.all = request->empty_too = true;
+        *uses_arg = false;
+    } else if (show && !strcmp(option, "-hist")) {
         request->view.histograms = true;
         *uses_arg = false;
     } else if (show && !strcmp(option, "-thread")) {
@@ -486,6 +497,7 @@ parse_option(struct request *request, const char *option, const char *arg,
                              report->class_help);
         }
     } else if (!strcmp(option, "-n")) {
+        request->empty_too = true;
         if (!arg) {
             return xstrdup("-n needs an argument (a number, or \"all\")");
         } else if (!strcmp(arg, "all")) {
@@ -504,7 +516,7 @@ parse_option(struct request *request, const char *option, const char *arg,
     } else {
         return xasprintf("unknown option \"%s\" (options are %s%s-n N and "
                          "-skip N)", option,
-                         show ? "-hist, -thread, " : "",
+                         show ? "-a, -hist, -thread, " : "",
                          class ? "-class CLASS, " : "");
     }
     return NULL;
@@ -769,7 +781,7 @@ cost_report_register(const struct cost_report *report)
     if (!start_us) {
         start_us = time_wall_usec();
         unixctl_command_register("cost/show",
-                                 "[-hist] [-thread] [-n N] [-skip N] "
+                                 "[-a] [-hist] [-thread] [-n N] [-skip N] "
                                  "[REPORT...]", 0, INT_MAX, cost_show, NULL);
         unixctl_command_register("cost/describe", "", 0, 0, cost_describe,
                                  NULL);
@@ -783,8 +795,8 @@ cost_report_register(const struct cost_report *report)
     reports[n_reports++] = report;
     cost_config_register(report->kinds[0]->config);
     register_command(report, "cost-show",
-                     "[-hist] [-thread] [-class CLASS] [-n N] [-skip N] "
-                     "[--] [NAME]", INT_MAX, cost_show);
+                     "[-a] [-hist] [-thread] [-class CLASS] [-n N] "
+                     "[-skip N] [--] [NAME]", INT_MAX, cost_show);
     register_command(report, "cost-clear", "[--] [NAME]", 2, cost_clear);
     register_command(report, "cost-slowest",
                      "[-n N] [-skip N] [COUNT] [--] [NAME]", INT_MAX,

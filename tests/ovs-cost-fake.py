@@ -29,7 +29,7 @@ BURST = {"wait": 240, "send": 1100}
 LOOP = {"poll": 90000000, "idl": 9000, "datapath": 14000, "openflow": 30000,
         "configure": 2000, "stats": 60000, "status": 9000, "commit": 4000,
         "appctl": 20000, "routes": 900, "netdev": 3000, "rcu": 5000,
-        "wait": 7000,
+        "register": 7000,
         "other": 2000}
 CALL = {"send": 3000, "receive": 9000}
 SHARE = {"idle": 4e8, "lead": 3000, "lock": 200, "dump": 700000,

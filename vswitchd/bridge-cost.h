@@ -78,7 +78,7 @@
     COLUMN(BRIDGE_COST_RCU, "rcu", NULL, 0,                                   \
            "ovsrcu_synchronize(): waiting until no thread uses what has "     \
            "been replaced, such as the configuration of bridges and ports.")  \
-    COLUMN(BRIDGE_COST_WAIT, "wait", NULL, 0,                                 \
+    COLUMN(BRIDGE_COST_REGISTER, "register", NULL, 0,                         \
            "Registering the events that poll_block() waits for.")             \
     COLUMN(BRIDGE_COST_OTHER, "other", NULL, 0, "Anything else.")             \
     COLUMN(BRIDGE_COST_RUN, "run", NULL, 0, "All but 'poll'.")

@@ -38,18 +38,19 @@ def _round(x: float) -> int:
     return int(math.floor(x + 0.5))
 
 
-def us(ns: float) -> str:
-    """Returns microseconds, with commas and as many decimals as fit in eight
+def real(value: float) -> str:
+    """Returns a number, with commas and as many decimals as fit in eight
     characters."""
-    value = ns / 1000
     precision = 2 if value < 9999.995 else 1 if value < 99999.95 else 0
     scaled = _round(value * 10 ** precision)
     whole, rest = divmod(scaled, 10 ** precision)
     return f"{whole:,}" + (f".{rest:0{precision}}" if precision else "")
 
 
-def real(value: float) -> str:
-    return us(value * 1000)
+def us(ns: float, unit: str = "") -> str:
+    """Returns microseconds and 'unit', or from a second on, seconds."""
+    return (real(ns / 1000) + unit if ns < 999.9995e6
+            else real(ns / 1e9) + " s")
 
 
 def plural(n: int, noun: str) -> str:
@@ -74,18 +75,16 @@ def cell(stage: Distribution, value: float) -> str:
 
 def table(body: Body, numbers: bool) -> List[str]:
     """Returns the table of times, or that of numbers."""
-    w = max([8] + [len(cell(stage, stage.max))
-                   for stage in body.stages.values()
-                   if stage.is_time != numbers])
+    shown = {name: stage for name, stage in body.stages.items()
+             if stage.is_time != numbers and stage.count}
+    if not shown:
+        return []
+    w = max(8, *(len(cell(stage, stage.max)) for stage in shown.values()))
     lines = [f"  {'number' if numbers else 'stage (us)':10} {'count':>11} "
              f"{'mean':>{w}}"
              + "".join(f" {name:>{w}}" for name, _ in dist.PERCENTILES)
              + f" {'max':>{w}}"]
-    for name, stage in body.stages.items():
-        if stage.is_time == numbers:
-            continue
-        if not stage.count and name in ("cycles", "instructions"):
-            continue
+    for name, stage in shown.items():
         width = max(10, len(name))
         line = f"  {name:10} {count(stage.count):>{21 - width}} "
         line += f"{real(stage.mean) if numbers else us(stage.mean):>{w}}"
@@ -297,9 +296,9 @@ def cause(event: Dict[str, Any]) -> str:
 def slow_event(event: Dict[str, Any],
                columns: model.Columns) -> List[str]:
     excluded = event.get("excluded_ns")
-    line = us(event["total_ns"]) + " us"
+    line = us(event["total_ns"], " us")
     if excluded:
-        line += f", without {us(excluded)} us of events within it,"
+        line += f", without {us(excluded, ' us')} of events within it,"
     line += (f" at {when(event['time_us'])}, thread "
              f"{printable(event['thread'])}, class "
              f"{printable(event['class'])}, {cause(event)}{details(event)}")
