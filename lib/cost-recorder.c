@@ -85,7 +85,7 @@ cost_recorder_read(const struct cost_recorder *recorder, bool slowest,
     const struct cost_data *data = ovsrcu_get(struct cost_data *,
                                               &recorder->data);
     const struct cost_classes *classes;
-    const struct cost_slowest *from;
+    struct cost_slowest *from;
 
     cost_book_init(book, recorder->kind, recorder->thread);
     if (data == &cost_no_data) {
@@ -104,7 +104,22 @@ cost_recorder_read(const struct cost_recorder *recorder, bool slowest,
         }
     }
     from = ovsrcu_get(struct cost_slowest *, &data->slowest);
-    return !slowest || !from || cost_book_read_slowest(book, from);
+    return !slowest || !from || cost_book_read_slowest(book, from, false);
+}
+
+/* Moves the slowest events of 'recorder' to 'book', which is named after its
+ * thread, unless that is writing one. */
+void
+cost_recorder_take_slowest(struct cost_recorder *recorder,
+                           struct cost_book *book)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+    struct cost_slowest *from = ovsrcu_get(struct cost_slowest *,
+                                           &data->slowest);
+
+    if (from && cost_book_read_slowest(book, from, true)) {
+        cost_store(&data->slow_ns, 0);
+    }
 }
 
 /* Recorders. */
@@ -285,8 +300,7 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
         ovsrcu_set(&data->slowest, slowest);
     }
     cost_slowest_insert(slowest, entry, get_cause(recorder->kind, entry),
-                        details);
-    data->slow_ns = slowest->threshold_ns;
+                        details, &data->slow_ns);
 }
 
 /* Makes sure that the tallies have room for all that may be counted until the
@@ -400,7 +414,7 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
     if (OVS_UNLIKELY(n > INT32_MAX) && !block->hists[0].wide) {
         widen_all(recorder, data);
     }
-    if (timed && OVS_UNLIKELY(entry->stages[total] > data->slow_ns)
+    if (timed && OVS_UNLIKELY(entry->stages[total] > cost_load(&data->slow_ns))
         && kind->n_slowest) {
         record_slow(recorder, data, entry, details);
     }

@@ -90,9 +90,9 @@ struct cost_data {
     uint32_t latest_class;              /* Recorded last, */
     struct cost_block *latest;          /* and its block. */
     uint32_t n_max;                     /* No number in a tally is higher. */
-    uint64_t slow_ns;                   /* An event that takes longer belongs
-                                         * in 'slowest'. */
 
+    atomic_uint64_t slow_ns;            /* An event that takes longer belongs
+                                         * in 'slowest'. */
     OVSRCU_TYPE(struct cost_classes *) classes;
     OVSRCU_TYPE(struct cost_slowest *) slowest;
 };
@@ -125,6 +125,7 @@ void cost_recorder_free(struct cost_recorder *);
 void cost_recorder_take_data(struct cost_recorder *);
 bool cost_recorder_read(const struct cost_recorder *, bool slowest,
                         struct cost_book *);
+void cost_recorder_take_slowest(struct cost_recorder *, struct cost_book *);
 
 /* Returns why the event that ends was slow, which began at most 'age_ns' ago
  * and took 'event_ns' of that.  The calling thread is that of the event. */

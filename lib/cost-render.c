@@ -381,6 +381,22 @@ put_book(struct ds *s, const struct cost_report *report,
     put_counters(s, block);
 }
 
+/* Appends to 's' the line that says what part of the time 'view' is of. */
+static void
+put_last(struct ds *s, const struct cost_view *view,
+         const struct cost_reading *account)
+{
+    bool minutes = view->last_s >= 60;
+
+    if (view->last_s) {
+        ds_put_format(s, "  last %d %s: ", view->last_s / (minutes ? 60 : 1),
+                      minutes ? "min" : "s");
+        ds_put_format(s, (account->elapsed_ms < view->last_s * 1000LL
+                          ? "have %.0f s\n" : "%.1f s\n"),
+                      account->elapsed_ms / 1000.0);
+    }
+}
+
 /* Appends 'account' to 's'. */
 static void
 put_account(struct ds *s, const struct cost_report *report,
@@ -398,6 +414,7 @@ put_account(struct ds *s, const struct cost_report *report,
     ds_put_format(s, " in %.1f s", account->elapsed_ms / 1000.0);
     put_lost(s, block);
     ds_put_char(s, '\n');
+    put_last(s, view, account);
     put_settings(s, account->kind);
     if (!cost_book_is_empty(&account->total)) {
         put_book(s, report, view, &account->total, block);
@@ -686,6 +703,7 @@ report_slowest(const struct cost_report *report, const struct cost_view *view,
     ds_put_format(s, "%s: slowest %"PRIuSIZE" of ", account->name, n);
     cost_put_plural(s, n_events, kind->event);
     ds_put_format(s, " in %.1f s\n", account->elapsed_ms / 1000.0);
+    put_last(s, view, account);
     cost_put_integer(json, "events", n_events);
     for (size_t i = 0; i < n; i++) {
         const struct cost_slow *slow = &account->total.slowest[i];
