@@ -26,6 +26,13 @@
 enum { READ_ASK = 16, READ_SLEEP = 64, READ_MAX = 264 };
 #define READ_SLEEP_NS 10000
 
+const char *const cost_cause_names[] = {
+    [COST_CAUSE_UNKNOWN] = "unknown",
+    [COST_CAUSE_ON_CPU] = "on CPU",
+    [COST_CAUSE_STARVED] = "starved",
+    [COST_CAUSE_BLOCKED] = "blocked",
+};
+
 /* Bytes of all that was allocated here. */
 static atomic_uint64_t memory_used = 0;
 
@@ -166,6 +173,7 @@ block_create(const struct cost_kind *kind, struct cost_hist hists[],
     atomic_init(&block->seq, 0);
     atomic_init(&block->wanted, false);
     atomic_init(&block->copy, NULL);
+    atomic_init(&block->n_slow, 0);
     atomic_init(&block->n_events, 0);
     memcpy(block->hists, hists, kind->n_stages * sizeof hists[0]);
 
@@ -209,6 +217,7 @@ block_add(struct cost_block *dst, const struct cost_block *src)
 {
     const struct cost_kind *kind = dst->kind;
 
+    cost_increase(&dst->n_slow, cost_load(&src->n_slow));
     cost_increase(&dst->n_events, cost_load(&src->n_events));
     for (size_t i = 0; i < kind->n_counters; i++) {
         cost_increase(&cost_block_counters(dst)[i],
@@ -410,11 +419,11 @@ slowest_choose(struct cost_slowest *slowest)
 
 /* Puts 'entry', unless it is too fast, among 'slowest', with 'cause' and
  * 'details', or NULL, in the thread that records.  Sets '*slow_ns' to the time
- * that an event must exceed from now on. */
+ * that an event must exceed from now on to be put here, at most 'log_ns'. */
 void
 cost_slowest_insert(struct cost_slowest *slowest,
                     const struct cost_entry *entry, enum cost_cause cause,
-                    const struct cost_details *details,
+                    const struct cost_details *details, uint64_t log_ns,
                     atomic_uint64_t *slow_ns)
 {
     const struct cost_kind *kind = slowest->kind;
@@ -460,7 +469,7 @@ cost_slowest_insert(struct cost_slowest *slowest,
     }
     slowest_choose(slowest);
 out:
-    cost_store(slow_ns, slowest->threshold_ns);
+    cost_store(slow_ns, MIN(slowest->threshold_ns, log_ns));
     cost_seq_end(&slowest->seq, seq);
 }
 

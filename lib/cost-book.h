@@ -115,6 +115,7 @@ enum cost_cause {
     COST_CAUSE_STARVED,                 /* It waited for a CPU. */
     COST_CAUSE_BLOCKED,
 };
+extern const char *const cost_cause_names[];
 
 /* What is measured.  Static, and constant once there are accounts. */
 struct cost_kind {
@@ -198,6 +199,7 @@ struct cost_block {
     atomic_uint32_t *tallies;           /* kind->row_limit + 1 counts for each
                                          * of these. */
 
+    atomic_uint64_t n_slow;             /* Above 'log_ns' of the settings. */
     atomic_uint64_t n_events;           /* But those in tallies. */
     struct cost_hist hists[];           /* kind->n_stages. */
 };
@@ -294,7 +296,7 @@ struct cost_slowest *cost_slowest_create(const struct cost_kind *);
 void cost_slowest_destroy(struct cost_slowest *);
 void cost_slowest_insert(struct cost_slowest *, const struct cost_entry *,
                          enum cost_cause, const struct cost_details *,
-                         atomic_uint64_t *slow_ns);
+                         uint64_t log_ns, atomic_uint64_t *slow_ns);
 
 /* Books. */
 void cost_book_init(struct cost_book *, const struct cost_kind *,

@@ -123,6 +123,7 @@ walk_number(struct stream *stream, atomic_uint64_t *p)
 static void
 walk_block(struct stream *stream, struct cost_block *block)
 {
+    walk_number(stream, &block->n_slow);
     walk_number(stream, &block->n_events);
     for (size_t i = 0; i < block->kind->n_counters; i++) {
         walk_number(stream, &cost_block_counters(block)[i]);

@@ -51,6 +51,10 @@ struct cost_config {
     void (*refresh)(void);
 
     atomic_uint32_t sample_interval;    /* 0 if accounting is off. */
+    atomic_uint64_t log_ns;             /* Events that take longer are logged,
+                                         * unless it is 0. */
+    struct cost_breach *breach;         /* The slowest one that is to be, in
+                                         * cost.c, or NULL. */
     struct ovs_list list_node;          /* In 'configs', in cost.c. */
 };
 
@@ -131,6 +135,11 @@ void cost_recorder_take_slowest(struct cost_recorder *, struct cost_book *);
  * and took 'event_ns' of that.  The calling thread is that of the event. */
 typedef enum cost_cause cost_cause_cb(uint64_t event_ns, uint64_t age_ns);
 void cost_set_cause_cb(cost_cause_cb *);
+
+/* Tells of an event that has taken longer than 'log_ns', in its thread. */
+typedef void cost_breach_cb(const struct cost_recorder *,
+                            const struct cost_entry *, enum cost_cause);
+void cost_set_breach_cb(cost_breach_cb *);
 
 /* Recording. */
 void cost_record(struct cost_recorder *, const struct cost_entry *,

@@ -33,13 +33,6 @@ static const struct {
     { "p50", 50 }, { "p90", 90 }, { "p99", 99 }, { "p99.9", 99.9 },
 };
 
-static const char *const causes[] = {
-    [COST_CAUSE_UNKNOWN] = "unknown",
-    [COST_CAUSE_ON_CPU] = "on CPU",
-    [COST_CAUSE_STARVED] = "starved",
-    [COST_CAUSE_BLOCKED] = "blocked",
-};
-
 /* Formatting. */
 
 /* The width of a column of times or numbers, unless one of them is longer. */
@@ -313,6 +306,21 @@ put_lost(struct ds *s, const struct cost_block *block)
     }
 }
 
+/* Appends to 's' how many events of 'block' were slow, if any. */
+static void
+put_slow(struct ds *s, const struct cost_block *block)
+{
+    uint64_t n = cost_load(&block->n_slow);
+
+    if (n) {
+        ds_put_cstr(s, "  slow (over ");
+        cost_put_count(s, cost_load(&block->kind->config->log_ns) / 1000);
+        ds_put_cstr(s, " us): ");
+        cost_put_count(s, n);
+        ds_put_char(s, '\n');
+    }
+}
+
 /* Appends to 's' the classes of 'book'. */
 static void
 put_classes(struct ds *s, const struct cost_book *book)
@@ -379,6 +387,7 @@ put_book(struct ds *s, const struct cost_report *report,
         put_classes(s, book);
     }
     put_counters(s, block);
+    put_slow(s, block);
 }
 
 /* Appends to 's' the line that says what part of the time 'view' is of. */
@@ -591,6 +600,9 @@ put_json_numbers(struct json *json, const struct cost_report *report,
     struct json *group = NULL;
 
     cost_put_integer(json, "events", cost_block_events(block));
+    if (cost_load(&block->n_slow)) {
+        cost_put_integer(json, "slow", cost_load(&block->n_slow));
+    }
     for (size_t i = 0; i < kind->n_stages; i++) {
         if (block->hists[i].n || !(kind->stages[i].flags & COST_OPTIONAL)) {
             json_object_put(stages, kind->stages[i].name,
@@ -731,9 +743,9 @@ report_slowest(const struct cost_report *report, const struct cost_view *view,
         ds_put_format(s, ", thread %s, class %s, ", slow->thread, class);
         cost_put_string(event, "class", class);
         if (slow->cause != COST_CAUSE_UNKNOWN) {
-            ds_put_format(s, "%s, ", causes[slow->cause]);
+            ds_put_format(s, "%s, ", cost_cause_names[slow->cause]);
         }
-        json_object_put_string(event, "cause", causes[slow->cause]);
+        json_object_put_string(event, "cause", cost_cause_names[slow->cause]);
         report->put_details(account->name, slow->details, s, details);
         ds_put_cstr(s, "\n    ");
         for (int number = 0; number < 2; number++) {

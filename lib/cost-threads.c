@@ -469,7 +469,7 @@ static void *
 sampler_main(void *aux OVS_UNUSED)
 {
     ovsrcu_quiesce_start();
-    for (;;) {
+    for (unsigned int i = 0;; i++) {
         if (cost_enabled(&config)) {
             ovs_mutex_lock(&pass_mutex);
             read_all(n_samples % FULL_EVERY == 0, true);
@@ -479,6 +479,9 @@ sampler_main(void *aux OVS_UNUSED)
         ovsrcu_quiesce_end();
         cost_accounts_copy();
         ovsrcu_quiesce_start();
+        if (i % 2) {
+            cost_log();
+        }
         xnanosleep_no_quiesce(SAMPLE_NS);
     }
     return NULL;

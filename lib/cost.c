@@ -20,6 +20,7 @@
 
 #include "cost-clock.h"
 #include "cost-history.h"
+#include "openvswitch/dynamic-string.h"
 #include "openvswitch/vlog.h"
 #include "ovs-thread.h"
 #include "simap.h"
@@ -74,6 +75,17 @@ static size_t n_accounts OVS_GUARDED_BY(accounts_mutex);
 static struct cost_tick ticks[COST_TICKS_MAX] OVS_GUARDED_BY(accounts_mutex);
 static atomic_uint64_t latest_tick = 0;
 
+/* An event that is to be logged. */
+struct cost_breach {
+    const struct cost_kind *kind;
+    struct cost_entry entry;
+    long long int when_ms;
+    enum cost_cause cause;
+    char thread[COST_NAME_MAX];
+    char account[64];
+};
+static struct ovs_mutex breach_mutex = OVS_MUTEX_INITIALIZER;
+
 /* Settings of all reports, and the latest configuration. */
 static struct ovs_mutex config_mutex = OVS_MUTEX_INITIALIZER;
 static struct ovs_list configs OVS_GUARDED_BY(config_mutex)
@@ -117,6 +129,90 @@ get_reports(struct sset *reports)
     return all;
 }
 
+static uint64_t
+breach_ns(const struct cost_breach *breach)
+{
+    return breach->entry.stages[cost_kind_total(breach->kind)];
+}
+
+/* Keeps the event for cost_log() if it is the slowest one so far, in the
+ * thread that records it, which does not wait for another one that does. */
+static void
+keep_breach(const struct cost_recorder *recorder,
+            const struct cost_entry *entry, enum cost_cause cause)
+    OVS_NO_THREAD_SAFETY_ANALYSIS
+{
+    struct cost_config *config = recorder->kind->config;
+    struct cost_breach *breach;
+
+    if (ovs_mutex_trylock(&breach_mutex)) {
+        return;
+    }
+    breach = config->breach;
+    if (!breach || entry->stages[cost_kind_total(recorder->kind)]
+                   > breach_ns(breach)) {
+        if (!breach) {
+            breach = config->breach = xmalloc(sizeof *breach);
+        }
+        breach->kind = recorder->kind;
+        breach->entry = *entry;
+        breach->when_ms = time_wall_msec();
+        breach->cause = cause;
+        ovs_strlcpy(breach->thread, recorder->thread, sizeof breach->thread);
+        ovs_strlcpy(breach->account, recorder->account->name,
+                    sizeof breach->account);
+    }
+    ovs_mutex_unlock(&breach_mutex);
+}
+
+/* Logs the slowest event of each report since this was last called, of those
+ * that took longer than other_config:cost-log-threshold-REPORT. */
+void
+cost_log(void)
+{
+    static struct vlog_rate_limit rl = VLOG_RATE_LIMIT_INIT(60, 60);
+    struct cost_config *config;
+
+    ovs_mutex_lock(&config_mutex);
+    LIST_FOR_EACH (config, list_node, &configs) {
+        struct ds s = DS_EMPTY_INITIALIZER;
+        const struct cost_entry *entry;
+        struct cost_breach *breach;
+        const struct cost_kind *kind;
+
+        ovs_mutex_lock(&breach_mutex);
+        breach = config->breach;
+        config->breach = NULL;
+        ovs_mutex_unlock(&breach_mutex);
+        if (!breach) {
+            continue;
+        }
+
+        entry = &breach->entry;
+        kind = breach->kind;
+        ds_put_format(&s, "%s: %s of %"PRIu64" us, class ", breach->account,
+                      kind->event, breach_ns(breach) / 1000);
+        kind->format_class(entry->class, &s);
+        ds_put_format(&s, ", thread %s, %s, at", breach->thread,
+                      (breach->cause == COST_CAUSE_UNKNOWN ? "cause unknown"
+                       : cost_cause_names[breach->cause]));
+        ds_put_strftime_msec(&s, " %H:%M:%S.###Z", breach->when_ms, true);
+        for (size_t i = 0; i < cost_kind_total(kind); i++) {
+            if (entry->known & (1u << i)) {
+                bool number = cost_stage_is_number(kind, i);
+
+                ds_put_format(&s, ", %s %"PRIu64"%s", kind->stages[i].name,
+                              entry->stages[i] / (number ? 1 : 1000),
+                              number ? "" : " us");
+            }
+        }
+        VLOG_WARN_RL(&rl, "%s", ds_cstr(&s));
+        ds_destroy(&s);
+        free(breach);
+    }
+    ovs_mutex_unlock(&config_mutex);
+}
+
 static void
 cost_config_apply(struct cost_config *config)
     OVS_REQUIRES(config_mutex)
@@ -134,6 +230,13 @@ cost_config_apply(struct cost_config *config)
     }
     interval = enabled ? get_interval(key, interval) : 0;
     free(key);
+
+    key = xasprintf("cost-log-threshold-%s", config->name);
+    cost_store(&config->log_ns,
+               MIN(smap_get_ullong(&settings, key, 0),
+                   COST_CLOCK_MAX_NS / 1000) * 1000);
+    free(key);
+    cost_set_breach_cb(keep_breach);
 
     if (config->refresh && enabled != cost_enabled(config)) {
         config->refresh();

@@ -149,6 +149,7 @@ const char *cost_account_name(const struct cost_account *);
 bool cost_account_read(struct cost_account *, bool slowest,
                        const struct cost_tick *from, struct cost_reading *);
 void cost_accounts_copy(void);
+void cost_log(void);
 void cost_reading_uninit(struct cost_reading *);
 
 void cost_get_memory_usage(struct simap *usage);
