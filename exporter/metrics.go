@@ -150,8 +150,8 @@ var (
 
 // family has the metrics of a kind on one level.
 type family struct {
-	kind   *kind
-	events *prometheus.Desc
+	kind         *kind
+	events, slow *prometheus.Desc
 	// Indexed by 1 if sampled, otherwise 0.
 	whole, stages [2]*prometheus.Desc
 	groups        map[string]*prometheus.Desc
@@ -199,6 +199,10 @@ func newFamily(k *kind, l level) *family {
 	}
 	f := &family{kind: k}
 	f.events = desc(k.metric+"s_total", k.help+l.of+".")
+	if l.infix == "" {
+		f.slow = desc(k.metric+"s_slow_total", k.help+l.of+
+			", that took longer than other_config:cost-log-threshold-"+k.report+".")
+	}
 	f.whole = both(k.metric+"_", "duration_seconds",
 		"Time that each took: "+lowerFirst(k.help)+l.of+".")
 	if l.infix == "" {
@@ -238,6 +242,9 @@ var families = func() map[[2]string]*family {
 
 func (f *family) describe(ch chan<- *prometheus.Desc) {
 	ch <- f.events
+	if f.slow != nil {
+		ch <- f.slow
+	}
 	for _, descs := range [][2]*prometheus.Desc{f.whole, f.stages} {
 		for _, desc := range descs {
 			if desc != nil {
@@ -266,6 +273,9 @@ func (f *family) collect(metrics []prometheus.Metric, body *report.Body,
 				prometheus.CounterValue, float64(n), created, labels...))
 	}
 	counter(f.events, body.Events, labels)
+	if f.slow != nil {
+		counter(f.slow, body.Slow, labels)
+	}
 	for name, stage := range body.Stages {
 		sampled := 0
 		if stage.Sampled {

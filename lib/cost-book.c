@@ -26,6 +26,13 @@
 enum { READ_ASK = 16, READ_SLEEP = 64, READ_MAX = 264 };
 #define READ_SLEEP_NS 10000
 
+const char *const cost_cause_names[] = {
+    [COST_CAUSE_UNKNOWN] = "unknown",
+    [COST_CAUSE_ON_CPU] = "on CPU",
+    [COST_CAUSE_STARVED] = "starved",
+    [COST_CAUSE_BLOCKED] = "blocked",
+};
+
 /* Bytes of all that was allocated here. */
 static atomic_uint64_t memory_used = 0;
 
@@ -166,6 +173,7 @@ block_create(const struct cost_kind *kind, struct cost_hist hists[],
     atomic_init(&block->seq, 0);
     atomic_init(&block->wanted, false);
     atomic_init(&block->copy, NULL);
+    atomic_init(&block->n_slow, 0);
     atomic_init(&block->n_events, 0);
     memcpy(block->hists, hists, kind->n_stages * sizeof hists[0]);
 
@@ -209,6 +217,7 @@ block_add(struct cost_block *dst, const struct cost_block *src)
 {
     const struct cost_kind *kind = dst->kind;
 
+    cost_increase(&dst->n_slow, cost_load(&src->n_slow));
     cost_increase(&dst->n_events, cost_load(&src->n_events));
     for (size_t i = 0; i < kind->n_counters; i++) {
         cost_increase(&cost_block_counters(dst)[i],
@@ -408,12 +417,14 @@ slowest_choose(struct cost_slowest *slowest)
     slowest->threshold_ns = min_ns;
 }
 
-/* Puts 'entry', which took longer than the threshold because of 'cause', among
- * 'slowest', with 'details', or NULL, in the thread that records. */
+/* Puts 'entry', unless it is too fast, among 'slowest', with 'cause' and
+ * 'details', or NULL, in the thread that records.  Sets '*slow_ns' to the time
+ * that an event must exceed from now on to be put here, at most 'log_ns'. */
 void
 cost_slowest_insert(struct cost_slowest *slowest,
                     const struct cost_entry *entry, enum cost_cause cause,
-                    const struct cost_details *details)
+                    const struct cost_details *details, uint64_t log_ns,
+                    atomic_uint64_t *slow_ns)
 {
     const struct cost_kind *kind = slowest->kind;
     uint64_t words[kind->n_details + 1];
@@ -425,8 +436,23 @@ cost_slowest_insert(struct cost_slowest *slowest,
         details->get(words, details->aux, details->n);
     }
 
+    /* A reader takes the events while none is written. */
+    atomic_read_relaxed(&slowest->seq, &seq);
+    if (seq == COST_TAKEN
+        || !atomic_compare_exchange_strong(&slowest->seq, &seq, seq + 1)) {
+        seq = 0;
+        atomic_store_relaxed(&slowest->seq, 1);
+        for (size_t i = 0; i < kind->n_slowest; i++) {
+            cost_store(&slowest->words[i * slow_size(kind) + SLOW_WHEN], 0);
+        }
+        slowest->next = slowest->threshold_ns = 0;
+    }
+    atomic_thread_fence(memory_order_release);
+    if (entry->stages[cost_kind_total(kind)] <= slowest->threshold_ns) {
+        goto out;
+    }
+
     w = &slowest->words[slowest->next * slow_size(kind)];
-    seq = cost_seq_begin(&slowest->seq);
     cost_store(&w[SLOW_EXCLUDED], entry->excluded_ns);
     cost_store(&w[SLOW_WHEN], time_wall_usec());
     cost_store(&w[SLOW_HEAD], (uint64_t) cause << 56
@@ -441,8 +467,10 @@ cost_slowest_insert(struct cost_slowest *slowest,
     for (size_t i = 0; i < kind->n_details; i++) {
         cost_store(&w[i], words[i]);
     }
-    cost_seq_end(&slowest->seq, seq);
     slowest_choose(slowest);
+out:
+    cost_store(slow_ns, MIN(slowest->threshold_ns, log_ns));
+    cost_seq_end(&slowest->seq, seq);
 }
 
 /* Books. */
@@ -561,6 +589,14 @@ book_trim_slowest(struct cost_book *book)
 void
 cost_book_add(struct cost_book *dst, const struct cost_book *src)
 {
+    cost_book_add_since(dst, src, 0);
+}
+
+/* The same, but of the slowest events adds only those after 'tick'. */
+void
+cost_book_add_since(struct cost_book *dst, const struct cost_book *src,
+                    uint64_t tick)
+{
     const struct cost_kind *kind = dst->kind;
     struct cost_slow *slow;
 
@@ -571,21 +607,66 @@ cost_book_add(struct cost_book *dst, const struct cost_book *src)
     }
 
     slow = book_grow_slowest(dst, src->n_slowest);
-    for (size_t i = 0; i < src->n_slowest; i++, slow++) {
+    for (size_t i = 0; i < src->n_slowest; i++) {
+        if (src->slowest[i].tick > tick) {
+            *slow = src->slowest[i];
+            slow->details = xmemdup(slow->details,
+                                    kind->n_details * sizeof *slow->details);
+            slow++;
+            dst->n_slowest++;
+        }
+    }
+    if (src->n_slowest) {
+        book_trim_slowest(dst);
+    }
+}
+
+/* Moves the slowest events of 'src', before 'tick', to 'dst', and keeps there
+ * those that are among the slowest since a tick that is kept, or of all. */
+void
+cost_book_keep_slowest(struct cost_book *dst, struct cost_book *src,
+                       uint64_t tick)
+{
+    struct cost_slow *slow = book_grow_slowest(dst, src->n_slowest);
+    size_t n = 0, n_max = dst->kind->n_slowest;
+
+    for (size_t i = 0; i < src->n_slowest; i++) {
         *slow = src->slowest[i];
-        slow->details = xmemdup(slow->details,
-                                kind->n_details * sizeof *slow->details);
+        slow++->tick = tick;
     }
     dst->n_slowest += src->n_slowest;
-    book_trim_slowest(dst);
+    if (!src->n_slowest) {
+        return;
+    }
+    src->n_slowest = 0;
+    qsort(dst->slowest, dst->n_slowest, sizeof *dst->slowest, compare_slow);
+    for (size_t i = 0; i < dst->n_slowest; i++) {
+        size_t n_later = 0;
+
+        /* Those that are kept so far are slower. */
+        slow = &dst->slowest[i];
+        if (tick - slow->tick >= COST_TICKS_EACH + COST_TICKS_STEP) {
+            slow->tick = ROUND_UP(slow->tick, COST_TICKS_STEP);
+        }
+        for (size_t j = 0; j < n; j++) {
+            n_later += dst->slowest[j].tick >= slow->tick;
+        }
+        if (n < n_max
+            || (n_later < n_max && tick - slow->tick < COST_TICKS_MAX)) {
+            dst->slowest[n++] = *slow;
+        } else {
+            free(slow->details);
+        }
+    }
+    dst->n_slowest = n;
 }
 
 /* Adds 'slowest', into which another thread may be recording, to 'book', which
- * is named after that thread.  Returns false if that thread seems to be
- * stopped in the middle of it. */
+ * is named after that thread, and takes them away from it if 'take'.  Returns
+ * false if that thread seems to be stopped in the middle of it. */
 bool
-cost_book_read_slowest(struct cost_book *book,
-                       const struct cost_slowest *slowest)
+cost_book_read_slowest(struct cost_book *book, struct cost_slowest *slowest,
+                       bool take)
 {
     const struct cost_kind *kind = book->kind;
     size_t n = kind->n_slowest * slow_size(kind);
@@ -596,9 +677,14 @@ cost_book_read_slowest(struct cost_book *book,
         uint32_t before = seq_read(&slowest->seq);
 
         for (size_t j = 0; j < n; j++) {
-            words[j] = cost_load(&slowest->words[j]);
+            words[j] = (before == COST_TAKEN ? 0
+                        : cost_load(&slowest->words[j]));
         }
-        ok = seq_is_same(&slowest->seq, before);
+        ok = (before == COST_TAKEN
+              || (seq_is_same(&slowest->seq, before)
+                  && (!take
+                      || atomic_compare_exchange_strong(&slowest->seq, &before,
+                                                        COST_TAKEN))));
         if (!ok && i >= READ_SLEEP) {
             xnanosleep_no_quiesce(READ_SLEEP_NS);
         }
@@ -618,6 +704,7 @@ cost_book_read_slowest(struct cost_book *book,
         slow->entry.counter = w[SLOW_HEAD] >> 32;
         slow->entry.known = w[SLOW_HEAD] >> 40;
         slow->cause = w[SLOW_HEAD] >> 56;
+        slow->tick = UINT64_MAX;
         w += SLOW_STAGES;
         memcpy(slow->entry.stages, w, kind->n_stages * sizeof *w);
         slow->total_ns = w[cost_kind_total(kind)];

@@ -69,6 +69,12 @@ struct ds;
 #define COST_NO_COUNTER UINT8_MAX
 #define COST_ALL_CLASSES SIZE_MAX
 
+/* Ticks, see lib/cost-history.h, of which numbers are kept: so many of the
+ * latest, and one in so many of those that are not older than so many. */
+#define COST_TICKS_EACH 8
+#define COST_TICKS_STEP 6
+#define COST_TICKS_MAX 102
+
 /* A stage or a counter. */
 struct cost_column {
     const char *name;
@@ -109,6 +115,7 @@ enum cost_cause {
     COST_CAUSE_STARVED,                 /* It waited for a CPU. */
     COST_CAUSE_BLOCKED,
 };
+extern const char *const cost_cause_names[];
 
 /* What is measured.  Static, and constant once there are accounts. */
 struct cost_kind {
@@ -192,14 +199,19 @@ struct cost_block {
     atomic_uint32_t *tallies;           /* kind->row_limit + 1 counts for each
                                          * of these. */
 
+    atomic_uint64_t n_slow;             /* Above 'log_ns' of the settings. */
     atomic_uint64_t n_events;           /* But those in tallies. */
     struct cost_hist hists[];           /* kind->n_stages. */
 };
 
+/* A reader has taken the slowest events, and will not read them again. */
+#define COST_TAKEN UINT32_MAX
+
 /* The slowest events of a thread. */
 struct cost_slowest {
     const struct cost_kind *kind;
-    atomic_uint32_t seq;                /* Odd while it is written. */
+    atomic_uint32_t seq;                /* Odd while it is written, or
+                                         * COST_TAKEN. */
     uint64_t threshold_ns;              /* An event that takes longer belongs
                                          * here... */
     size_t next;                        /* ...in place of this one. */
@@ -210,6 +222,8 @@ struct cost_slowest {
 struct cost_slow {
     struct cost_entry entry;
     enum cost_cause cause;
+    uint64_t tick;                      /* The first one after it, UINT64_MAX
+                                         * if that is not known. */
     uint64_t total_ns;
     char thread[COST_NAME_MAX];
     uint64_t *details;                  /* kind->n_details. */
@@ -281,14 +295,20 @@ uint64_t cost_block_counter(const struct cost_block *, size_t counter);
 struct cost_slowest *cost_slowest_create(const struct cost_kind *);
 void cost_slowest_destroy(struct cost_slowest *);
 void cost_slowest_insert(struct cost_slowest *, const struct cost_entry *,
-                         enum cost_cause, const struct cost_details *);
+                         enum cost_cause, const struct cost_details *,
+                         uint64_t log_ns, atomic_uint64_t *slow_ns);
 
 /* Books. */
 void cost_book_init(struct cost_book *, const struct cost_kind *,
                     const char *name);
 void cost_book_uninit(struct cost_book *);
 void cost_book_add(struct cost_book *, const struct cost_book *);
-bool cost_book_read_slowest(struct cost_book *, const struct cost_slowest *);
+void cost_book_add_since(struct cost_book *, const struct cost_book *,
+                         uint64_t tick);
+void cost_book_keep_slowest(struct cost_book *dst, struct cost_book *src,
+                            uint64_t tick);
+bool cost_book_read_slowest(struct cost_book *, struct cost_slowest *,
+                            bool take);
 bool cost_book_is_empty(const struct cost_book *);
 struct cost_block *cost_book_sum(const struct cost_book *, size_t class);
 uint64_t cost_book_events(const struct cost_book *, size_t class);

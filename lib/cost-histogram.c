@@ -118,8 +118,8 @@ cost_hist_get(const struct cost_hist *hist, unsigned int bucket)
 }
 
 /* Adds 'n' to 'bucket', for which 'hist' has memory. */
-static void
-add_to_bucket(struct cost_hist *hist, unsigned int bucket, uint64_t n)
+void
+cost_hist_add_bucket(struct cost_hist *hist, unsigned int bucket, uint64_t n)
 {
     uint64_t sum = cost_hist_get(hist, bucket) + n;
     size_t i = bucket - hist->first;
@@ -149,8 +149,36 @@ cost_hist_add(struct cost_hist *dst, const struct cost_hist *src)
         uint64_t n = cost_hist_get(src, src->first + i);
 
         if (n) {
-            add_to_bucket(dst, src->first + i, n);
+            cost_hist_add_bucket(dst, src->first + i, n);
         }
+    }
+}
+
+/* Makes minimum and maximum of 'hist', from which others have been subtracted,
+ * at least the edges of the buckets in which there is anything. */
+void
+cost_hist_fit_extremes(struct cost_hist *hist)
+{
+    unsigned int begin = hist->first, end = hist->first + hist->n;
+
+    while (begin < end && !cost_hist_get(hist, begin)) {
+        begin++;
+    }
+    while (begin < end && !cost_hist_get(hist, end - 1)) {
+        end--;
+    }
+    if (begin == end) {
+        cost_store(&hist->min, UINT64_MAX);
+        cost_store(&hist->max, 0);
+        return;
+    }
+    if (begin) {
+        cost_store(&hist->min, MAX(cost_hist_min(hist),
+                                   cost_hist_edge(hist, begin - 1) + 1));
+    }
+    if (end < cost_hist_n_buckets(hist)) {
+        cost_store(&hist->max, MIN(cost_hist_max(hist),
+                                   cost_hist_edge(hist, end - 1)));
     }
 }
 
@@ -161,7 +189,7 @@ cost_hist_add_number(struct cost_hist *hist, uint64_t number, uint64_t n)
     if (n) {
         cost_increase(&hist->sum, number * n);
         add_extremes(hist, number, number);
-        add_to_bucket(hist, cost_hist_bucket_of(hist, number), n);
+        cost_hist_add_bucket(hist, cost_hist_bucket_of(hist, number), n);
     }
 }
 

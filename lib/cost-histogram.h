@@ -100,6 +100,8 @@ struct cost_hist {
 void cost_hist_init(struct cost_hist *, uint16_t limit);
 void cost_hist_extend(struct cost_hist *, unsigned int bucket);
 size_t cost_hist_size(const struct cost_hist *);
+void cost_hist_add_bucket(struct cost_hist *, unsigned int bucket, uint64_t n);
+void cost_hist_fit_extremes(struct cost_hist *);
 void cost_hist_add(struct cost_hist *dst, const struct cost_hist *src);
 void cost_hist_add_number(struct cost_hist *, uint64_t number, uint64_t n);
 

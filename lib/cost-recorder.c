@@ -35,6 +35,9 @@
 /* Finds out why an event was slow, or NULL. */
 static cost_cause_cb *cause_cb;
 
+/* Tells of events that are to be logged. */
+static ATOMIC(cost_breach_cb *) breach_cb;
+
 /* No event is of its class. */
 #define NO_CLASS UINT32_MAX
 struct cost_data cost_no_data = { .latest_class = NO_CLASS };
@@ -85,7 +88,7 @@ cost_recorder_read(const struct cost_recorder *recorder, bool slowest,
     const struct cost_data *data = ovsrcu_get(struct cost_data *,
                                               &recorder->data);
     const struct cost_classes *classes;
-    const struct cost_slowest *from;
+    struct cost_slowest *from;
 
     cost_book_init(book, recorder->kind, recorder->thread);
     if (data == &cost_no_data) {
@@ -104,7 +107,22 @@ cost_recorder_read(const struct cost_recorder *recorder, bool slowest,
         }
     }
     from = ovsrcu_get(struct cost_slowest *, &data->slowest);
-    return !slowest || !from || cost_book_read_slowest(book, from);
+    return !slowest || !from || cost_book_read_slowest(book, from, false);
+}
+
+/* Moves the slowest events of 'recorder' to 'book', which is named after its
+ * thread, unless that is writing one. */
+void
+cost_recorder_take_slowest(struct cost_recorder *recorder,
+                           struct cost_book *book)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+    struct cost_slowest *from = ovsrcu_get(struct cost_slowest *,
+                                           &data->slowest);
+
+    if (from && cost_book_read_slowest(book, from, true)) {
+        cost_store(&data->slow_ns, 0);
+    }
 }
 
 /* Recorders. */
@@ -233,6 +251,13 @@ cost_set_cause_cb(cost_cause_cb *cb)
     cause_cb = cb;
 }
 
+/* Makes 'cb' know of events that are to be logged. */
+void
+cost_set_breach_cb(cost_breach_cb *cb)
+{
+    atomic_store_relaxed(&breach_cb, cb);
+}
+
 /* Returns why the event of 'entry', which has just ended, was slow. */
 static enum cost_cause
 get_cause(const struct cost_kind *kind, const struct cost_entry *entry)
@@ -272,21 +297,36 @@ widen_all(struct cost_recorder *recorder, struct cost_data *data)
     recorder_prepare(recorder, class);
 }
 
-/* Puts 'entry' among the slowest of 'recorder'. */
+/* Puts 'entry' among the slowest of 'recorder', and counts it as slow if it is
+ * to be logged. */
 static void COST_COLD
 record_slow(struct cost_recorder *recorder, struct cost_data *data,
             const struct cost_entry *entry, const struct cost_details *details)
 {
+    uint64_t total_ns = entry->stages[cost_kind_total(recorder->kind)];
+    uint64_t log_ns = cost_load(&recorder->kind->config->log_ns);
+    enum cost_cause cause = get_cause(recorder->kind, entry);
     struct cost_slowest *slowest
         = ovsrcu_get_protected(struct cost_slowest *, &data->slowest);
 
+    if (log_ns && total_ns > log_ns) {
+        struct cost_block *block = data->latest;
+        uint32_t seq = cost_seq_begin(&block->seq);
+        cost_breach_cb *cb;
+
+        cost_increase(&block->n_slow, 1);
+        cost_block_end(block, seq);
+        atomic_read_relaxed(&breach_cb, &cb);
+        if (cb) {
+            cb(recorder, entry, cause);
+        }
+    }
     if (!slowest) {
         slowest = cost_slowest_create(recorder->kind);
         ovsrcu_set(&data->slowest, slowest);
     }
-    cost_slowest_insert(slowest, entry, get_cause(recorder->kind, entry),
-                        details);
-    data->slow_ns = slowest->threshold_ns;
+    cost_slowest_insert(slowest, entry, cause, details,
+                        log_ns ? log_ns : UINT64_MAX, &data->slow_ns);
 }
 
 /* Makes sure that the tallies have room for all that may be counted until the
@@ -400,7 +440,7 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
     if (OVS_UNLIKELY(n > INT32_MAX) && !block->hists[0].wide) {
         widen_all(recorder, data);
     }
-    if (timed && OVS_UNLIKELY(entry->stages[total] > data->slow_ns)
+    if (timed && OVS_UNLIKELY(entry->stages[total] > cost_load(&data->slow_ns))
         && kind->n_slowest) {
         record_slow(recorder, data, entry, details);
     }

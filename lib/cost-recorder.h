@@ -51,6 +51,10 @@ struct cost_config {
     void (*refresh)(void);
 
     atomic_uint32_t sample_interval;    /* 0 if accounting is off. */
+    atomic_uint64_t log_ns;             /* Events that take longer are logged,
+                                         * unless it is 0. */
+    struct cost_breach *breach;         /* The slowest one that is to be, in
+                                         * cost.c, or NULL. */
     struct ovs_list list_node;          /* In 'configs', in cost.c. */
 };
 
@@ -90,9 +94,9 @@ struct cost_data {
     uint32_t latest_class;              /* Recorded last, */
     struct cost_block *latest;          /* and its block. */
     uint32_t n_max;                     /* No number in a tally is higher. */
-    uint64_t slow_ns;                   /* An event that takes longer belongs
-                                         * in 'slowest'. */
 
+    atomic_uint64_t slow_ns;            /* An event that takes longer belongs
+                                         * in 'slowest'. */
     OVSRCU_TYPE(struct cost_classes *) classes;
     OVSRCU_TYPE(struct cost_slowest *) slowest;
 };
@@ -125,11 +129,17 @@ void cost_recorder_free(struct cost_recorder *);
 void cost_recorder_take_data(struct cost_recorder *);
 bool cost_recorder_read(const struct cost_recorder *, bool slowest,
                         struct cost_book *);
+void cost_recorder_take_slowest(struct cost_recorder *, struct cost_book *);
 
 /* Returns why the event that ends was slow, which began at most 'age_ns' ago
  * and took 'event_ns' of that.  The calling thread is that of the event. */
 typedef enum cost_cause cost_cause_cb(uint64_t event_ns, uint64_t age_ns);
 void cost_set_cause_cb(cost_cause_cb *);
+
+/* Tells of an event that has taken longer than 'log_ns', in its thread. */
+typedef void cost_breach_cb(const struct cost_recorder *,
+                            const struct cost_entry *, enum cost_cause);
+void cost_set_breach_cb(cost_breach_cb *);
 
 /* Recording. */
 void cost_record(struct cost_recorder *, const struct cost_entry *,

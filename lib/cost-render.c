@@ -33,13 +33,6 @@ static const struct {
     { "p50", 50 }, { "p90", 90 }, { "p99", 99 }, { "p99.9", 99.9 },
 };
 
-static const char *const causes[] = {
-    [COST_CAUSE_UNKNOWN] = "unknown",
-    [COST_CAUSE_ON_CPU] = "on CPU",
-    [COST_CAUSE_STARVED] = "starved",
-    [COST_CAUSE_BLOCKED] = "blocked",
-};
-
 /* Formatting. */
 
 /* The width of a column of times or numbers, unless one of them is longer. */
@@ -331,6 +324,21 @@ put_lost(struct ds *s, const struct cost_block *block)
     }
 }
 
+/* Appends to 's' how many events of 'block' were slow, if any. */
+static void
+put_slow(struct ds *s, const struct cost_block *block)
+{
+    uint64_t n = cost_load(&block->n_slow);
+
+    if (n) {
+        ds_put_cstr(s, "  slow (over ");
+        cost_put_count(s, cost_load(&block->kind->config->log_ns) / 1000);
+        ds_put_cstr(s, " us): ");
+        cost_put_count(s, n);
+        ds_put_char(s, '\n');
+    }
+}
+
 /* Appends to 's' the classes of 'book'. */
 static void
 put_classes(struct ds *s, const struct cost_book *book)
@@ -397,6 +405,23 @@ put_book(struct ds *s, const struct cost_report *report,
         put_classes(s, book);
     }
     put_counters(s, block);
+    put_slow(s, block);
+}
+
+/* Appends to 's' the line that says what part of the time 'view' is of. */
+static void
+put_last(struct ds *s, const struct cost_view *view,
+         const struct cost_reading *account)
+{
+    bool minutes = view->last_s >= 60;
+
+    if (view->last_s) {
+        ds_put_format(s, "  last %d %s: ", view->last_s / (minutes ? 60 : 1),
+                      minutes ? "min" : "s");
+        ds_put_format(s, (account->elapsed_ms < view->last_s * 1000LL
+                          ? "have %.0f s\n" : "%.1f s\n"),
+                      account->elapsed_ms / 1000.0);
+    }
 }
 
 /* Appends 'account' to 's'. */
@@ -416,6 +441,7 @@ put_account(struct ds *s, const struct cost_report *report,
     ds_put_format(s, " in %.1f s", account->elapsed_ms / 1000.0);
     put_lost(s, block);
     ds_put_char(s, '\n');
+    put_last(s, view, account);
     put_settings(s, account->kind);
     if (!cost_book_is_empty(&account->total)) {
         put_book(s, report, view, &account->total, block);
@@ -592,6 +618,9 @@ put_json_numbers(struct json *json, const struct cost_report *report,
     struct json *group = NULL;
 
     cost_put_integer(json, "events", cost_block_events(block));
+    if (cost_load(&block->n_slow)) {
+        cost_put_integer(json, "slow", cost_load(&block->n_slow));
+    }
     for (size_t i = 0; i < kind->n_stages; i++) {
         if (block->hists[i].n || !(kind->stages[i].flags & COST_OPTIONAL)) {
             json_object_put(stages, kind->stages[i].name,
@@ -704,6 +733,7 @@ report_slowest(const struct cost_report *report, const struct cost_view *view,
     ds_put_format(s, "%s: slowest %"PRIuSIZE" of ", account->name, n);
     cost_put_plural(s, n_events, kind->event);
     ds_put_format(s, " in %.1f s\n", account->elapsed_ms / 1000.0);
+    put_last(s, view, account);
     cost_put_integer(json, "events", n_events);
     for (size_t i = 0; i < n; i++) {
         const struct cost_slow *slow = &account->total.slowest[i];
@@ -730,9 +760,9 @@ report_slowest(const struct cost_report *report, const struct cost_view *view,
         ds_put_format(s, ", thread %s, class %s, ", slow->thread, class);
         cost_put_string(event, "class", class);
         if (slow->cause != COST_CAUSE_UNKNOWN) {
-            ds_put_format(s, "%s, ", causes[slow->cause]);
+            ds_put_format(s, "%s, ", cost_cause_names[slow->cause]);
         }
-        json_object_put_string(event, "cause", causes[slow->cause]);
+        json_object_put_string(event, "cause", cost_cause_names[slow->cause]);
         report->put_details(account->name, slow->details, s, details);
         ds_put_cstr(s, "\n    ");
         for (int number = 0; number < 2; number++) {

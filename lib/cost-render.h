@@ -68,6 +68,8 @@ struct cost_view {
     bool histograms;
     bool threads;
     size_t class;                       /* Or COST_ALL_CLASSES. */
+    int last_s;                         /* Of the last seconds, or of all the
+                                         * time if that is 0. */
 };
 
 void cost_render_account(struct ds *, bool json, const struct cost_report *,

@@ -94,6 +94,28 @@ cost_report_json_header(const char *prefix, const char *command,
     return json;
 }
 
+/* Makes '*seconds' what 'arg', the argument of -last or NULL, stands for.
+ * Returns NULL if successful, otherwise an error message that the caller must
+ * free. */
+char *
+cost_report_parse_last(const char *arg, int *seconds)
+{
+    static const struct {
+        const char *name;
+        int seconds;
+    } windows[] = { { "10s", 10 }, { "1m", 60 }, { "5m", 300 },
+                    { "15m", 900 } };
+
+    for (size_t i = 0; arg && i < ARRAY_SIZE(windows); i++) {
+        if (!strcmp(arg, windows[i].name)) {
+            *seconds = windows[i].seconds;
+            return NULL;
+        }
+    }
+    return (arg ? xasprintf("-last \"%s\" is none of 10s, 1m, 5m and 15m", arg)
+            : xstrdup("-last needs an argument (10s, 1m, 5m or 15m)"));
+}
+
 /* Commands, in the worker. */
 
 static void
@@ -111,7 +133,7 @@ no_such_account(const struct cost_report *report, const char *name)
     struct cost_accounts all;
     struct ds s = DS_EMPTY_INITIALIZER;
 
-    cost_accounts_get(report->kinds, report->n_kinds, NULL, &all);
+    cost_accounts_get(report->kinds, report->n_kinds, NULL, 0, &all);
     ds_put_format(&s, "no %s named \"%s\" (there %s %"PRIuSIZE"%s",
                   report->object, name, all.n == 1 ? "is" : "are",
                   all.n, all.n ? ":" : "");
@@ -127,10 +149,11 @@ no_such_account(const struct cost_report *report, const char *name)
 /* Reads 'account' as cost_account_read() does.  If that can't be had now,
  * sleeps and tries again, '*n_retries' times more at most. */
 static bool
-read_account(struct cost_account *account, bool slowest, int *n_retries,
+read_account(struct cost_account *account, bool slowest,
+             const struct cost_tick *from, int *n_retries,
              struct cost_reading *reading)
 {
-    while (!cost_account_read(account, slowest, reading)) {
+    while (!cost_account_read(account, slowest, from, reading)) {
         *n_retries -= 1;
         if (*n_retries < 0) {
             return false;
@@ -171,7 +194,8 @@ sort_accounts(const struct cost_accounts *all, int *n_retries)
         struct cost_reading reading;
 
         sorted[i].account = all->accounts[i];
-        if (read_account(all->accounts[i], false, n_retries, &reading)) {
+        if (read_account(all->accounts[i], false, &all->from, n_retries,
+                         &reading)) {
             struct cost_block *block = cost_book_sum(&reading.total,
                                                      COST_ALL_CLASSES);
 
@@ -260,10 +284,12 @@ put_report(struct unixctl_worker_reply *reply,
     struct sorted_account *sorted;
     struct ds *s = &reply->body;
     struct cost_accounts all;
+    long long int have_ms = 0;
     size_t length = 0;
     bool sums;
 
-    cost_accounts_get(report->kinds, report->n_kinds, request->name, &all);
+    cost_accounts_get(report->kinds, report->n_kinds, request->name,
+                      request->view.last_s * 1000LL, &all);
     if (!all.n && request->name) {
         reply->error = no_such_account(report, request->name);
         cost_accounts_put(&all);
@@ -287,8 +313,8 @@ put_report(struct unixctl_worker_reply *reply,
     for (size_t i = sums ? 0 : start; i < (sums ? all.n : end); i++) {
         struct cost_reading reading;
 
-        if (!read_account(sorted[i].account, request->view.slowest, &n_retries,
-                          &reading)) {
+        if (!read_account(sorted[i].account, request->view.slowest, &all.from,
+                          &n_retries, &reading)) {
             const char *name = cost_account_name(sorted[i].account);
 
             if (json) {
@@ -302,6 +328,7 @@ put_report(struct unixctl_worker_reply *reply,
             }
             continue;
         }
+        have_ms = MAX(have_ms, reading.elapsed_ms);
         if (i >= start && i < end) {
             struct ds account = DS_EMPTY_INITIALIZER;
 
@@ -335,6 +362,14 @@ put_report(struct unixctl_worker_reply *reply,
     }
 
     if (json) {
+        if (request->view.last_s) {
+            struct json *last = json_object_create();
+
+            cost_put_integer(last, "wanted_ms",
+                             request->view.last_s * 1000ULL);
+            cost_put_integer(last, "have_ms", have_ms);
+            json_object_put(json, "last", last);
+        }
         json_object_put(json, "accounts", accounts);
         cost_put_integer(json, "omitted", all.n - (end - start));
         if (end < wanted_end) {
@@ -496,6 +531,8 @@ parse_option(struct request *request, const char *option, const char *arg,
             return xasprintf("no class \"%s\" (a class is %s)", arg,
                              report->class_help);
         }
+    } else if (!strcmp(option, "-last")) {
+        return cost_report_parse_last(arg, &request->view.last_s);
     } else if (!strcmp(option, "-n")) {
         request->empty_too = true;
         if (!arg) {
@@ -514,8 +551,8 @@ parse_option(struct request *request, const char *option, const char *arg,
         }
         request->n_skip = value;
     } else {
-        return xasprintf("unknown option \"%s\" (options are %s%s-n N and "
-                         "-skip N)", option,
+        return xasprintf("unknown option \"%s\" (options are %s%s-last TIME, "
+                         "-n N and -skip N)", option,
                          show ? "-a, -hist, -thread, " : "",
                          class ? "-class CLASS, " : "");
     }
@@ -781,8 +818,9 @@ cost_report_register(const struct cost_report *report)
     if (!start_us) {
         start_us = time_wall_usec();
         unixctl_command_register("cost/show",
-                                 "[-a] [-hist] [-thread] [-n N] [-skip N] "
-                                 "[REPORT...]", 0, INT_MAX, cost_show, NULL);
+                                 "[-a] [-hist] [-thread] [-last TIME] "
+                                 "[-n N] [-skip N] [REPORT...]", 0, INT_MAX,
+                                 cost_show, NULL);
         unixctl_command_register("cost/describe", "", 0, 0, cost_describe,
                                  NULL);
     }
@@ -795,10 +833,10 @@ cost_report_register(const struct cost_report *report)
     reports[n_reports++] = report;
     cost_config_register(report->kinds[0]->config);
     register_command(report, "cost-show",
-                     "[-a] [-hist] [-thread] [-class CLASS] [-n N] "
-                     "[-skip N] [--] [NAME]", INT_MAX, cost_show);
+                     "[-a] [-hist] [-thread] [-class CLASS] [-last TIME] "
+                     "[-n N] [-skip N] [--] [NAME]", INT_MAX, cost_show);
     register_command(report, "cost-clear", "[--] [NAME]", 2, cost_clear);
     register_command(report, "cost-slowest",
-                     "[-n N] [-skip N] [COUNT] [--] [NAME]", INT_MAX,
-                     cost_slowest);
+                     "[-last TIME] [-n N] [-skip N] [COUNT] [--] [NAME]",
+                     INT_MAX, cost_slowest);
 }

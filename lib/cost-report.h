@@ -41,6 +41,7 @@ void cost_report_register(const struct cost_report *);
 void cost_report_add_reply(cost_report_more_cb *);
 
 /* For other commands. */
+char *cost_report_parse_last(const char *arg, int *seconds);
 struct json *cost_report_json_header(const char *prefix, const char *command,
                                      struct cost_config *);
 

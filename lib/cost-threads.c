@@ -469,12 +469,18 @@ static void *
 sampler_main(void *aux OVS_UNUSED)
 {
     ovsrcu_quiesce_start();
-    for (;;) {
+    for (unsigned int i = 0;; i++) {
         if (cost_enabled(&config)) {
             ovs_mutex_lock(&pass_mutex);
             read_all(n_samples % FULL_EVERY == 0, true);
             n_samples++;
             ovs_mutex_unlock(&pass_mutex);
+        }
+        ovsrcu_quiesce_end();
+        cost_accounts_copy();
+        ovsrcu_quiesce_start();
+        if (i % 2) {
+            cost_log();
         }
         xnanosleep_no_quiesce(SAMPLE_NS);
     }
@@ -858,26 +864,15 @@ static void
 cost_threads(struct unixctl_conn *conn, int argc, const char *argv[],
              void *aux OVS_UNUSED)
 {
-    static const struct {
-        const char *name;
-        int seconds;
-    } windows[] = { { "10s", 10 }, { "1m", 60 }, { "5m", 300 },
-                    { "15m", 900 } };
-    const char *wanted = argc > 2 ? argv[2] : "1m";
-    int window_s = 0;
+    int window_s = 60;
+    char *error = NULL;
 
-    for (size_t i = 0; i < ARRAY_SIZE(windows); i++) {
-        if (!strcmp(wanted, windows[i].name)) {
-            window_s = windows[i].seconds;
-        }
-    }
     if (argc == 2 || (argc > 2 && strcmp(argv[1], "-last"))) {
-        unixctl_command_reply_error(conn, "usage: cost/threads "
-                                    "[-last 10s|1m|5m|15m]");
-    } else if (!window_s) {
-        char *error = xasprintf("-last \"%s\" is none of 10s, 1m, 5m and 15m",
-                                wanted);
-
+        error = xstrdup("usage: cost/threads [-last 10s|1m|5m|15m]");
+    } else if (argc > 2) {
+        error = cost_report_parse_last(argv[2], &window_s);
+    }
+    if (error) {
         unixctl_command_reply_error(conn, error);
         free(error);
     } else {

@@ -19,6 +19,8 @@
 #include "cost.h"
 
 #include "cost-clock.h"
+#include "cost-history.h"
+#include "openvswitch/dynamic-string.h"
 #include "openvswitch/vlog.h"
 #include "ovs-thread.h"
 #include "simap.h"
@@ -41,16 +43,23 @@ struct cost_account {
     struct cost_recorder **recorders OVS_GUARDED;
     size_t n_recorders OVS_GUARDED;
     size_t allocated_recorders OVS_GUARDED;
-    struct cost_book *exited OVS_GUARDED;  /* Of recorders that are gone, or
-                                            * NULL. */
+    struct cost_book *exited OVS_GUARDED;  /* Of recorders that are gone, and
+                                            * the slowest events before the
+                                            * latest tick.  Or NULL. */
+    struct cost_history *history OVS_GUARDED;
+    uint64_t copied OVS_GUARDED;        /* Tick that 'history' ends with. */
+    uint64_t since_tick OVS_GUARDED;    /* The latest one at... */
     bool cleared OVS_GUARDED;
-    long long int since_us OVS_GUARDED; /* Latest clear. */
+    long long int since_us OVS_GUARDED; /* ...the latest clear. */
     long long int since_ms OVS_GUARDED; /* Same, time_msec(). */
 };
 
 /* A kind that there is, or has been, an account of. */
 struct known_kind {
     struct cost_sum deleted;            /* Of accounts that are destroyed. */
+    struct cost_history *history;       /* Of 'deleted', up to... */
+    uint64_t copied;                    /* ...this tick... */
+    uint64_t since_tick;                /* ...after this one. */
     long long int since_us;             /* When any account was cleared. */
 };
 
@@ -61,6 +70,21 @@ static struct ovs_list accounts OVS_GUARDED_BY(accounts_mutex)
 static struct known_kind *known_kinds OVS_GUARDED_BY(accounts_mutex);
 static size_t n_known_kinds OVS_GUARDED_BY(accounts_mutex);
 static size_t n_accounts OVS_GUARDED_BY(accounts_mutex);
+
+/* The latest ticks, each in the place of its number. */
+static struct cost_tick ticks[COST_TICKS_MAX] OVS_GUARDED_BY(accounts_mutex);
+static atomic_uint64_t latest_tick = 0;
+
+/* An event that is to be logged. */
+struct cost_breach {
+    const struct cost_kind *kind;
+    struct cost_entry entry;
+    long long int when_ms;
+    enum cost_cause cause;
+    char thread[COST_NAME_MAX];
+    char account[64];
+};
+static struct ovs_mutex breach_mutex = OVS_MUTEX_INITIALIZER;
 
 /* Settings of all reports, and the latest configuration. */
 static struct ovs_mutex config_mutex = OVS_MUTEX_INITIALIZER;
@@ -105,6 +129,90 @@ get_reports(struct sset *reports)
     return all;
 }
 
+static uint64_t
+breach_ns(const struct cost_breach *breach)
+{
+    return breach->entry.stages[cost_kind_total(breach->kind)];
+}
+
+/* Keeps the event for cost_log() if it is the slowest one so far, in the
+ * thread that records it, which does not wait for another one that does. */
+static void
+keep_breach(const struct cost_recorder *recorder,
+            const struct cost_entry *entry, enum cost_cause cause)
+    OVS_NO_THREAD_SAFETY_ANALYSIS
+{
+    struct cost_config *config = recorder->kind->config;
+    struct cost_breach *breach;
+
+    if (ovs_mutex_trylock(&breach_mutex)) {
+        return;
+    }
+    breach = config->breach;
+    if (!breach || entry->stages[cost_kind_total(recorder->kind)]
+                   > breach_ns(breach)) {
+        if (!breach) {
+            breach = config->breach = xmalloc(sizeof *breach);
+        }
+        breach->kind = recorder->kind;
+        breach->entry = *entry;
+        breach->when_ms = time_wall_msec();
+        breach->cause = cause;
+        ovs_strlcpy(breach->thread, recorder->thread, sizeof breach->thread);
+        ovs_strlcpy(breach->account, recorder->account->name,
+                    sizeof breach->account);
+    }
+    ovs_mutex_unlock(&breach_mutex);
+}
+
+/* Logs the slowest event of each report since this was last called, of those
+ * that took longer than other_config:cost-log-threshold-REPORT. */
+void
+cost_log(void)
+{
+    static struct vlog_rate_limit rl = VLOG_RATE_LIMIT_INIT(60, 60);
+    struct cost_config *config;
+
+    ovs_mutex_lock(&config_mutex);
+    LIST_FOR_EACH (config, list_node, &configs) {
+        struct ds s = DS_EMPTY_INITIALIZER;
+        const struct cost_entry *entry;
+        struct cost_breach *breach;
+        const struct cost_kind *kind;
+
+        ovs_mutex_lock(&breach_mutex);
+        breach = config->breach;
+        config->breach = NULL;
+        ovs_mutex_unlock(&breach_mutex);
+        if (!breach) {
+            continue;
+        }
+
+        entry = &breach->entry;
+        kind = breach->kind;
+        ds_put_format(&s, "%s: %s of %"PRIu64" us, class ", breach->account,
+                      kind->event, breach_ns(breach) / 1000);
+        kind->format_class(entry->class, &s);
+        ds_put_format(&s, ", thread %s, %s, at", breach->thread,
+                      (breach->cause == COST_CAUSE_UNKNOWN ? "cause unknown"
+                       : cost_cause_names[breach->cause]));
+        ds_put_strftime_msec(&s, " %H:%M:%S.###Z", breach->when_ms, true);
+        for (size_t i = 0; i < cost_kind_total(kind); i++) {
+            if (entry->known & (1u << i)) {
+                bool number = cost_stage_is_number(kind, i);
+
+                ds_put_format(&s, ", %s %"PRIu64"%s", kind->stages[i].name,
+                              entry->stages[i] / (number ? 1 : 1000),
+                              number ? "" : " us");
+            }
+        }
+        VLOG_WARN_RL(&rl, "%s", ds_cstr(&s));
+        ds_destroy(&s);
+        free(breach);
+    }
+    ovs_mutex_unlock(&config_mutex);
+}
+
 static void
 cost_config_apply(struct cost_config *config)
     OVS_REQUIRES(config_mutex)
@@ -122,6 +230,13 @@ cost_config_apply(struct cost_config *config)
     }
     interval = enabled ? get_interval(key, interval) : 0;
     free(key);
+
+    key = xasprintf("cost-log-threshold-%s", config->name);
+    cost_store(&config->log_ns,
+               MIN(smap_get_ullong(&settings, key, 0),
+                   COST_CLOCK_MAX_NS / 1000) * 1000);
+    free(key);
+    cost_set_breach_cb(keep_breach);
 
     if (config->refresh && enabled != cost_enabled(config)) {
         config->refresh();
@@ -218,6 +333,8 @@ get_kind(const struct cost_kind *kind)
     known_kinds = xrealloc(known_kinds,
                            (n_known_kinds + 1) * sizeof *known_kinds);
     known = &known_kinds[n_known_kinds++];
+    memset(known, 0, sizeof *known);
+    known->since_tick = cost_load(&latest_tick);
     known->since_us = time_wall_usec();
     sum_init(&known->deleted, kind, known->since_us);
     return known;
@@ -248,6 +365,7 @@ cost_account_create(const struct cost_kind *kind, const char *name,
     ovs_refcount_init(&account->ref_cnt);
     ovs_mutex_init(&account->mutex);
     ovs_mutex_lock(&account->mutex);
+    account->since_tick = cost_load(&latest_tick);
     account->since_us = time_wall_usec();
     account->since_ms = time_msec();
     ovs_mutex_unlock(&account->mutex);
@@ -260,6 +378,17 @@ cost_account_create(const struct cost_kind *kind, const char *name,
     return account;
 }
 
+static struct cost_book *
+account_exited(struct cost_account *account)
+    OVS_REQUIRES(account->mutex)
+{
+    if (!account->exited) {
+        account->exited = xmalloc(sizeof *account->exited);
+        cost_book_init(account->exited, account->kind, "exited");
+    }
+    return account->exited;
+}
+
 static void
 account_drop_exited(struct cost_account *account)
     OVS_REQUIRES(account->mutex)
@@ -269,6 +398,7 @@ account_drop_exited(struct cost_account *account)
         free(account->exited);
         account->exited = NULL;
     }
+    cost_history_expire(&account->history, UINT64_MAX);
 }
 
 static void
@@ -295,13 +425,12 @@ remove_recorder(struct cost_account *account, size_t idx)
     struct cost_recorder *recorder = account->recorders[idx];
     struct cost_book book;
 
-    if (!account->exited) {
-        account->exited = xmalloc(sizeof *account->exited);
-        cost_book_init(account->exited, account->kind, "exited");
-    }
     cost_recorder_read(recorder, true, &book);
+    cost_book_keep_slowest(account_exited(account), &book,
+                           account->copied + 1);
     cost_book_add(account->exited, &book);
     cost_book_uninit(&book);
+    cost_history_exit(account->history, recorder, account->copied + 1);
 
     account->n_recorders--;
     memmove(&account->recorders[idx], &account->recorders[idx + 1],
@@ -315,7 +444,7 @@ remove_recorder(struct cost_account *account, size_t idx)
 void
 cost_account_destroy(struct cost_account *account)
 {
-    struct cost_sum *deleted;
+    struct known_kind *known;
 
     if (!account) {
         return;
@@ -329,11 +458,12 @@ cost_account_destroy(struct cost_account *account)
     while (account->n_recorders) {
         remove_recorder(account, account->n_recorders - 1);
     }
-    deleted = &get_kind(account->kind)->deleted;
-    deleted->n_accounts++;
+    known = get_kind(account->kind);
+    known->deleted.n_accounts++;
     if (account->exited) {
-        cost_book_add(&deleted->book, account->exited);
+        cost_book_add(&known->deleted.book, account->exited);
     }
+    cost_history_move(&known->history, &account->history, known->copied + 1);
     ovs_mutex_unlock(&account->mutex);
     ovs_mutex_unlock(&accounts_mutex);
     account_unref(account);
@@ -409,16 +539,36 @@ compare_accounts(const void *a_, const void *b_)
     return strcmp((*a)->name, (*b)->name);
 }
 
+/* Makes '*from' the latest tick at least 'last_ms' ago, if there is one. */
+static void
+find_tick(long long int last_ms, struct cost_tick *from)
+    OVS_REQUIRES(accounts_mutex)
+{
+    uint64_t latest = cost_load(&latest_tick);
+    long long int now = time_msec();
+
+    for (size_t i = 0; i < COST_TICKS_MAX; i++) {
+        if (ticks[i].number > from->number && now - ticks[i].ms >= last_ms
+            && cost_history_has(ticks[i].number, latest)) {
+            *from = ticks[i];
+        }
+    }
+}
+
 /* Stores in 'all' the accounts named 'name', or all accounts if 'name' is
  * NULL, whose kind is one of 'kinds', and, in that case, sums for each of
  * these.  An account of a kind with 'typed_names', "TYPE@NAME", goes by the
  * name of "NAME", too.  The caller must free it with cost_accounts_put().
  *
+ * Unless 'last_ms' is 0, numbers are of the last 'last_ms' milliseconds, and
+ * some seconds more, or since the latest clear.
+ *
  * An account that is destroyed afterwards can still be read, so that it is
  * counted exactly once. */
 void
 cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
-                  const char *name, struct cost_accounts *all)
+                  const char *name, long long int last_ms,
+                  struct cost_accounts *all)
 {
     struct cost_account *account;
 
@@ -428,6 +578,9 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
 
     memset(all, 0, sizeof *all);
     ovs_mutex_lock(&accounts_mutex);
+    if (last_ms) {
+        find_tick(last_ms, &all->from);
+    }
     all->accounts = xmalloc(n_accounts * sizeof *all->accounts);
     LIST_FOR_EACH (account, list_node, &accounts) {
         if (account_matches(account, kinds, n_kinds, name)) {
@@ -440,12 +593,19 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
     all->totals = xmalloc(all->n_kinds * sizeof *all->totals);
     for (size_t i = 0; i < all->n_kinds; i++) {
         const struct known_kind *known = get_kind(kinds[i]);
+        bool whole = known->since_tick >= all->from.number;
         struct cost_sum *deleted = &all->deleted[i];
 
-        sum_init(&all->totals[i], kinds[i], known->since_us);
-        sum_init(deleted, kinds[i], known->deleted.since_us);
+        sum_init(&all->totals[i], kinds[i],
+                 whole ? known->since_us : all->from.us);
+        sum_init(deleted, kinds[i],
+                 whole ? known->deleted.since_us : all->from.us);
         deleted->n_accounts = known->deleted.n_accounts;
         cost_book_add(&deleted->book, &known->deleted.book);
+        if (!whole) {
+            cost_history_subtract(known->history, NULL, all->from.number,
+                                  &deleted->book);
+        }
     }
     ovs_mutex_unlock(&accounts_mutex);
     qsort(all->accounts, all->n, sizeof *all->accounts, compare_accounts);
@@ -473,40 +633,49 @@ cost_account_name(const struct cost_account *account)
     return account->name;
 }
 
-/* Reads 'account' into 'reading', with the slowest events only if 'slowest'.
- * Returns true if successful: then the caller must free it with
- * cost_reading_uninit().  Returns false if a thread that records is stopped in
- * the middle of it, for longer than some 2 ms.
+/* Reads 'account' into 'reading', with the slowest events only if 'slowest',
+ * and only what happened since 'from', from cost_accounts_get(), unless that
+ * is NULL, or the account is new or cleared since.  Returns true if
+ * successful: then the caller must free it with cost_reading_uninit().
+ * Returns false if a thread that records is stopped in the middle of it, for
+ * longer than some 2 ms.
  *
  * The calling thread must not be quiescent.  The account must stay until
  * 'reading' is freed. */
 bool
 cost_account_read(struct cost_account *account, bool slowest,
-                  struct cost_reading *reading)
+                  const struct cost_tick *from, struct cost_reading *reading)
 {
     bool ok = true;
+    uint64_t tick;
 
     ovs_mutex_lock(&account->mutex);
+    tick = from && account->since_tick < from->number ? from->number : 0;
     reading->kind = account->kind;
     reading->name = account->name;
     reading->datapath = account->datapath;
     reading->cleared = account->cleared;
-    reading->since_us = account->since_us;
-    reading->elapsed_ms = time_msec() - account->since_ms;
+    reading->since_us = tick ? from->us : account->since_us;
+    reading->elapsed_ms = time_msec() - (tick ? from->ms : account->since_ms);
     reading->threads = xmalloc((account->n_recorders + 1)
                                * sizeof *reading->threads);
     cost_book_init(&reading->total, account->kind, "");
     reading->n_threads = 0;
-    for (size_t i = 0; i < account->n_recorders && ok; i++) {
-        ok = cost_recorder_read(account->recorders[i], slowest,
-                           &reading->threads[reading->n_threads++]);
-    }
-    if (ok) {
-        struct cost_book *exited = &reading->threads[reading->n_threads++];
+    for (size_t i = 0; i <= account->n_recorders && ok; i++) {
+        struct cost_book *book = &reading->threads[reading->n_threads++];
+        struct cost_recorder *recorder = NULL;
 
-        cost_book_init(exited, account->kind, "exited");
-        if (account->exited) {
-            cost_book_add(exited, account->exited);
+        if (i < account->n_recorders) {
+            recorder = account->recorders[i];
+            ok = cost_recorder_read(recorder, slowest, book);
+        } else {
+            cost_book_init(book, account->kind, "exited");
+            if (account->exited) {
+                cost_book_add_since(book, account->exited, tick);
+            }
+        }
+        if (ok && tick) {
+            cost_history_subtract(account->history, recorder, tick, book);
         }
     }
     ovs_mutex_unlock(&account->mutex);
@@ -519,6 +688,76 @@ cost_account_read(struct cost_account *account, bool slowest,
         cost_book_add(&reading->total, &reading->threads[i]);
     }
     return true;
+}
+
+/* Copies what 'account' has at 'tick', and takes its slowest events. */
+static void
+account_copy(struct cost_account *account, uint64_t tick)
+{
+    ovs_mutex_lock(&account->mutex);
+    for (size_t i = 0; i < account->n_recorders; i++) {
+        struct cost_recorder *recorder = account->recorders[i];
+        struct cost_book book;
+
+        if (cost_recorder_read(recorder, false, &book)) {
+            cost_history_copy(&account->history, recorder, tick, &book);
+            cost_recorder_take_slowest(recorder, &book);
+            if (book.n_slowest) {
+                cost_book_keep_slowest(account_exited(account), &book, tick);
+            }
+        }
+        cost_book_uninit(&book);
+    }
+    if (account->exited) {
+        cost_history_copy(&account->history, NULL, tick, account->exited);
+    }
+    cost_history_expire(&account->history, tick - MIN(tick, COST_TICKS_MAX));
+    account->copied = tick;
+    ovs_mutex_unlock(&account->mutex);
+}
+
+/* Copies the numbers of all accounts if the latest copy is some seconds old.
+ * Always the same thread must call this, which must not be quiescent. */
+void
+cost_accounts_copy(void)
+{
+    uint64_t tick = cost_load(&latest_tick) + 1;
+    const struct cost_kind *kind;
+    struct cost_tick *now;
+    bool due;
+
+    ovs_mutex_lock(&accounts_mutex);
+    now = &ticks[(tick - 1) % COST_TICKS_MAX];
+    due = !now->number || time_msec() - now->ms >= COST_TICK_MS;
+    if (due) {
+        now = &ticks[tick % COST_TICKS_MAX];
+        now->number = tick;
+        now->ms = time_msec();
+        now->us = time_wall_usec();
+        cost_store(&latest_tick, tick);
+    }
+    for (size_t i = 0; due && i < n_known_kinds; i++) {
+        struct known_kind *known;
+        struct cost_accounts all;
+
+        kind = known_kinds[i].deleted.book.kind;
+        ovs_mutex_unlock(&accounts_mutex);
+        cost_accounts_get(&kind, 1, NULL, 0, &all);
+        for (size_t j = 0; j < all.n; j++) {
+            account_copy(all.accounts[j], tick);
+            ovsrcu_quiesce();
+        }
+        cost_accounts_put(&all);
+        ovs_mutex_lock(&accounts_mutex);
+
+        /* An account that is destroyed from now on has been copied. */
+        known = &known_kinds[i];
+        cost_history_copy(&known->history, NULL, tick, &known->deleted.book);
+        cost_history_expire(&known->history,
+                            tick - MIN(tick, COST_TICKS_MAX));
+        known->copied = tick;
+    }
+    ovs_mutex_unlock(&accounts_mutex);
 }
 
 /* Frees what 'reading' has. */
@@ -541,6 +780,7 @@ account_clear(struct cost_account *account)
     }
     account_drop_exited(account);
     account->cleared = true;
+    account->since_tick = cost_load(&latest_tick);
     account->since_us = MAX(time_wall_usec(), account->since_us + 1);
     account->since_ms = time_msec();
     ovs_mutex_unlock(&account->mutex);
@@ -557,7 +797,7 @@ cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
     long long int now_us;
     size_t n;
 
-    cost_accounts_get(kinds, n_kinds, name, &all);
+    cost_accounts_get(kinds, n_kinds, name, 0, &all);
     n = all.n;
     for (size_t i = 0; i < n; i++) {
         account_clear(all.accounts[i]);
@@ -571,6 +811,8 @@ cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
 
         if (!name) {
             cost_book_uninit(&known->deleted.book);
+            cost_history_expire(&known->history, UINT64_MAX);
+            known->since_tick = cost_load(&latest_tick);
             sum_init(&known->deleted, kinds[i],
                      MAX(now_us, known->deleted.since_us + 1));
         }

@@ -66,7 +66,10 @@ struct smap;
  * destroyed in those that cost_accounts_get() has for deleted ones.
  *
  * Clearing an account takes the data away from its recorders; what is recorded
- * next is new data. */
+ * next is new data.
+ *
+ * One thread calls cost_accounts_copy() now and then, so that others can read
+ * what happened in the last minutes. */
 
 /* Configuration. */
 void cost_configure(const struct smap *other_config);
@@ -85,6 +88,15 @@ void cost_recorder_destroy(struct cost_recorder *);
 
 /* Reading. */
 
+/* A moment at which the numbers of all accounts were copied. */
+#define COST_TICK_MS 10000
+
+struct cost_tick {
+    uint64_t number;                    /* 0 for none. */
+    long long int ms;                   /* time_msec(). */
+    long long int us;                   /* Time of day. */
+};
+
 /* All that is known of an account. */
 struct cost_reading {
     const struct cost_kind *kind;
@@ -95,7 +107,9 @@ struct cost_reading {
     long long int since_us;             /* Time of day of the latest clear, or
                                          * of its creation, us since the
                                          * Epoch. */
-    long long int elapsed_ms;           /* Since then. */
+    long long int elapsed_ms;           /* Since then.  If only the last
+                                         * minutes, say, were wanted, these two
+                                         * are about them. */
     struct cost_book total;
     struct cost_book *threads;          /* The last one is "exited". */
     size_t n_threads;
@@ -114,6 +128,8 @@ struct cost_sum {
 struct cost_accounts {
     struct cost_account **accounts;     /* Sorted by name. */
     size_t n;
+    struct cost_tick from;              /* Numbers are of the time since then,
+                                         * unless its number is 0. */
 
     /* If all accounts were wanted, for each of 'n_kinds' kinds: the sum of
      * those that have been destroyed, and that of none, whose 'since_us' is
@@ -124,13 +140,16 @@ struct cost_accounts {
 };
 
 void cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
-                       const char *name, struct cost_accounts *);
+                       const char *name, long long int last_ms,
+                       struct cost_accounts *);
 void cost_accounts_put(struct cost_accounts *);
 size_t cost_accounts_clear(const struct cost_kind *const kinds[],
                            size_t n_kinds, const char *name);
 const char *cost_account_name(const struct cost_account *);
 bool cost_account_read(struct cost_account *, bool slowest,
-                       struct cost_reading *);
+                       const struct cost_tick *from, struct cost_reading *);
+void cost_accounts_copy(void);
+void cost_log(void);
 void cost_reading_uninit(struct cost_reading *);
 
 void cost_get_memory_usage(struct simap *usage);

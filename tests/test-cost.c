@@ -19,6 +19,7 @@
 #include <config.h>
 #undef NDEBUG
 #include "cost.h"
+#include "cost-history.h"
 #include "cost-span.h"
 
 #include <getopt.h>
@@ -32,6 +33,7 @@
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/poll-loop.h"
 #include "ovstest.h"
+#include "random.h"
 #include "smap.h"
 #include "timeval.h"
 #include "util.h"
@@ -131,9 +133,9 @@ read_kind(const struct cost_kind *const of[])
 {
     struct read *r = xmalloc(sizeof *r);
 
-    cost_accounts_get(of, 1, NULL, &r->all);
+    cost_accounts_get(of, 1, NULL, 0, &r->all);
     ovs_assert(r->all.n == 1);
-    while (!cost_account_read(r->all.accounts[0], true, &r->reading)) {
+    while (!cost_account_read(r->all.accounts[0], true, NULL, &r->reading)) {
         ovsrcu_quiesce();
     }
     r->sum = cost_book_sum(&r->reading.total, COST_ALL_CLASSES);
@@ -369,8 +371,8 @@ check_stopped(struct cost_account *account)
     data = ovsrcu_get(struct cost_data *, &recorder->data);
     atomic_read(&data->latest->seq, &seq);
     atomic_store(&data->latest->seq, seq + 1);
-    cost_accounts_get(kinds, 1, NULL, &all);
-    ovs_assert(!cost_account_read(all.accounts[0], true, &reading));
+    cost_accounts_get(kinds, 1, NULL, 0, &all);
+    ovs_assert(!cost_account_read(all.accounts[0], true, NULL, &reading));
 
     /* It goes on, and leaves a copy for the reader that is gone: the next one
      * takes no notice of it. */
@@ -873,11 +875,11 @@ read_sum(const char *name, uint64_t *total, uint64_t *n_deleted)
     size_t n;
 
     *total = *n_deleted = 0;
-    cost_accounts_get(kinds, 1, name, &all);
+    cost_accounts_get(kinds, 1, name, 0, &all);
     for (size_t i = 0; i < all.n; i++) {
         struct cost_reading reading;
 
-        ovs_assert(cost_account_read(all.accounts[i], false, &reading));
+        ovs_assert(cost_account_read(all.accounts[i], false, NULL, &reading));
         *total += cost_book_events(&reading.total, COST_ALL_CLASSES);
         cost_reading_uninit(&reading);
     }
@@ -898,7 +900,7 @@ get_since(const struct cost_kind *const of[], long long int *total,
 {
     struct cost_accounts all;
 
-    cost_accounts_get(of, 1, NULL, &all);
+    cost_accounts_get(of, 1, NULL, 0, &all);
     *total = all.totals[0].since_us;
     *deleted = all.deleted[0].since_us;
     cost_accounts_put(&all);
@@ -1063,6 +1065,346 @@ check_config(struct cost_account *account OVS_UNUSED)
     smap_destroy(&smap);
 }
 
+/* An event of check_windows(). */
+struct event {
+    uint64_t tick;                      /* The latest one before it. */
+    uint64_t ns;
+    bool stays;                         /* Its account is not destroyed. */
+};
+
+/* Checks that the numbers since 'tick', or all numbers if that is 0, which are
+ * those of the last 'last_ms' milliseconds, are right. */
+static void
+check_window(const struct event *events, size_t n, long long int last_ms,
+             uint64_t tick)
+{
+    uint64_t count = 0, sum = 0, min = UINT64_MAX, max = 0;
+    const struct cost_hist *hist;
+    struct cost_book book, slow;
+    struct cost_accounts all;
+    struct cost_block *block;
+
+    cost_accounts_get(kinds, 1, NULL, last_ms, &all);
+    ovs_assert(all.from.number == tick);
+    cost_book_init(&book, &kind, "");
+    cost_book_init(&slow, &kind, "");
+    for (size_t i = 0; i < all.n; i++) {
+        struct cost_reading reading;
+        uint64_t n_events = 0;
+
+        ovs_assert(cost_account_read(all.accounts[i], true, &all.from,
+                                           &reading));
+        ovs_assert(!tick || reading.elapsed_ms >= 0);
+        for (size_t j = 0; j < reading.n_threads; j++) {
+            n_events += cost_book_events(&reading.threads[j], 0);
+        }
+        ovs_assert(cost_book_events(&reading.total, 0) == n_events);
+        cost_book_add(&book, &reading.total);
+        if (!strcmp(reading.name, "test")) {
+            cost_book_add(&slow, &reading.total);
+        }
+        cost_reading_uninit(&reading);
+    }
+    cost_book_add(&book, &all.deleted[0].book);
+    cost_accounts_put(&all);
+
+    for (size_t i = 0; i < n; i++) {
+        size_t rank = 0;
+
+        if (events[i].tick < tick) {
+            continue;
+        }
+        count++;
+        sum += events[i].ns;
+        min = MIN(min, events[i].ns);
+        max = MAX(max, events[i].ns);
+        for (size_t j = 0; j < n && rank < COST_MAX_SLOWEST; j++) {
+            rank += (events[j].stays && events[j].tick >= tick
+                     && events[j].ns > events[i].ns);
+        }
+        if (events[i].stays && rank < COST_MAX_SLOWEST) {
+            ovs_assert(rank < slow.n_slowest
+                       && slow.slowest[rank].total_ns == events[i].ns);
+        }
+    }
+    block = cost_book_sum(&book, COST_ALL_CLASSES);
+    hist = &block->hists[TOTAL];
+    ovs_assert(cost_block_events(block) == count);
+    ovs_assert(cost_block_counter(block, GOOD) == count);
+    ovs_assert(cost_hist_count(hist) == count && cost_hist_sum(hist) == sum);
+    if (count) {
+        ovs_assert(cost_hist_max(hist) >= max && cost_hist_min(hist) <= min);
+        ovs_assert(cost_hist_bucket(cost_hist_max(hist))
+                   == cost_hist_bucket(max));
+        ovs_assert(cost_hist_bucket(cost_hist_min(hist))
+                   == cost_hist_bucket(min));
+    } else {
+        ovs_assert(cost_book_is_empty(&book) && !slow.n_slowest);
+    }
+    cost_block_destroy(block);
+    cost_book_uninit(&book);
+    cost_book_uninit(&slow);
+}
+
+/* The numbers of the last seconds or minutes are right while threads, accounts
+ * and clears come and go, and so are the slowest events. */
+static void
+check_windows(struct cost_account *account)
+{
+    enum { N_STEPS = 2000, N_RECORDERS = 4 };
+    static const int windows[] = { 1, 10, 60, 300, 900 };
+    struct event *events = xmalloc(N_STEPS * 3 * sizeof *events);
+    long long int ticks[N_STEPS + 1] = { 0 };
+    struct cost_recorder *recorders[N_RECORDERS] = { NULL };
+    struct cost_account *other = NULL;
+    uint64_t latest = 0;
+    size_t n = 0;
+
+    timeval_stop();
+    cost_accounts_clear(kinds, 1, NULL);
+    for (unsigned int i = 0; i < N_STEPS; i++) {
+        size_t r = random_range(N_RECORDERS);
+        bool stays = r < N_RECORDERS / 2;
+
+        timeval_warp(random_range(200) ? 3000 + random_range(2) * 7000
+                     : 1000000);
+        if (!latest || time_msec() - ticks[latest] >= 10000) {
+            ticks[++latest] = time_msec();
+        }
+        cost_accounts_copy();
+        if (random_range(200) == 0) {
+            cost_accounts_clear(kinds, 1, NULL);
+            n = 0;
+        }
+
+        if (!other) {
+            other = cost_account_create(&kind, "x@other", NULL);
+        }
+        if (!recorders[r]) {
+            recorders[r] = cost_recorder_create(stays ? account : other,
+                                                "main");
+        }
+        /* Sometimes none for minutes. */
+        for (unsigned int j = i % 500 < 400 ? random_range(4) : 0; j; j--) {
+            struct cost_entry entry;
+
+            events[n].tick = latest;
+            events[n].ns = (1 + random_range(1000000)) * UINT64_C(8192) + n;
+            events[n].stays = stays;
+            cost_entry_init(&entry, 0);
+            entry.counter = GOOD;
+            cost_entry_add(&entry, TOTAL, events[n].ns);
+            cost_record(recorders[r], &entry, NULL, NULL);
+            n++;
+        }
+        if (random_range(3) == 0) {
+            cost_recorder_destroy(recorders[r]);
+            recorders[r] = NULL;
+        }
+        if (random_range(10) == 0) {
+            cost_account_destroy(other);
+            other = NULL;
+            recorders[2] = recorders[3] = NULL;
+        }
+
+        if (i % 10 == 0) {
+            check_window(events, n, 0, 0);
+        }
+        if (i % 3 == 0) {
+            size_t w = random_range(ARRAY_SIZE(windows));
+            uint64_t tick;
+
+            for (tick = latest; tick; tick--) {
+                if ((latest - tick < 8
+                     || (tick % 6 == 0 && latest - tick < 102))
+                    && time_msec() - ticks[tick] >= windows[w] * 1000) {
+                    break;
+                }
+            }
+            check_window(events, n, windows[w] * 1000, tick);
+        }
+        ovsrcu_quiesce();
+    }
+    cost_account_destroy(other);
+    free(events);
+}
+
+/* The numbers of 64 ports that 8 threads send to take less than 6 MB, with all
+ * copies. */
+static void
+check_history_memory(struct cost_account *unused OVS_UNUSED)
+{
+    enum { N_PORTS = 64, N_THREADS = 8, N_EVENTS = 100 };
+    struct cost_recorder *recorders[N_PORTS * N_THREADS];
+    struct cost_account *accounts[N_PORTS];
+    uint64_t before, after;
+
+    for (size_t i = 0; i < N_PORTS; i++) {
+        accounts[i] = cost_account_create(&other_kind, "port", NULL);
+        for (size_t j = 0; j < N_THREADS; j++) {
+            recorders[i * N_THREADS + j] = cost_recorder_create(accounts[i],
+                                                                "thread");
+        }
+    }
+    /* The buckets that there will be. */
+    for (size_t i = 0; i < N_PORTS * N_THREADS * 2 * N_EVENTS; i++) {
+        record(recorders[i % (N_PORTS * N_THREADS)], 0, 100);
+    }
+    cost_accounts_clear(other_kinds, 1, NULL);
+    before = cost_memory_used();
+    for (int tick = 0; tick < 120; tick++) {
+        for (size_t i = 0; i < N_PORTS * N_THREADS; i++) {
+            for (size_t j = 0; j < N_EVENTS; j++) {
+                struct cost_entry entry;
+
+                cost_entry_init(&entry, 0);
+                entry.counter = j % 2;
+                cost_entry_add(&entry, NUMBER, random_range(100));
+                for (size_t k = FIRST; k < N_STAGES; k++) {
+                    if (k != NUMBER) {
+                        cost_entry_add(&entry, k, 1 << random_range(12));
+                    }
+                }
+                cost_record(recorders[i], &entry, NULL, NULL);
+            }
+        }
+        timeval_warp(COST_TICK_MS);
+        cost_accounts_copy();
+        ovsrcu_quiesce();
+    }
+    after = cost_memory_used();
+    ovs_assert(after - before < 6 * 1024 * 1024);
+    for (size_t i = 0; i < N_PORTS; i++) {
+        cost_account_destroy(accounts[i]);
+    }
+}
+
+enum { N_COPIED = 100000 };
+
+static void *
+copied_main(void *recorder)
+{
+    for (uint64_t i = 0; i < N_COPIED; i++) {
+        struct cost_entry entry;
+
+        cost_entry_init(&entry, i % N_CLASSES);
+        cost_entry_add(&entry, TOTAL, i * 7919 % N_COPIED);
+        cost_record(recorder, &entry, NULL, NULL);
+        if (i % 128 == 0) {
+            ovsrcu_quiesce();
+        }
+    }
+    return NULL;
+}
+
+/* Copying while threads write loses nothing, in particular none of the
+ * slowest. */
+static void
+check_concurrent_copy(struct cost_account *account)
+{
+    enum { N_WRITERS = 3 };
+    pthread_t threads[N_WRITERS];
+    uint64_t n = 0;
+    struct read *r;
+
+    cost_accounts_clear(kinds, 1, NULL);
+    for (size_t i = 0; i < N_WRITERS; i++) {
+        threads[i] = ovs_thread_create(
+            "writer", copied_main, cost_recorder_create(account, "writer"));
+    }
+    while (n < N_WRITERS * N_COPIED) {
+        struct cost_accounts all;
+
+        timeval_warp(COST_TICK_MS);
+        cost_accounts_copy();
+        r = read_kind(kinds);
+        n = cost_block_events(r->sum);
+        read_free(r);
+
+        cost_accounts_get(kinds, 1, NULL, 1, &all);
+        for (size_t i = 0; i < all.n; i++) {
+            struct cost_reading reading;
+
+            if (cost_account_read(all.accounts[i], true, &all.from,
+                                        &reading)) {
+                ovs_assert(cost_book_events(&reading.total, COST_ALL_CLASSES)
+                           <= N_WRITERS * N_COPIED);
+                cost_reading_uninit(&reading);
+            }
+        }
+        cost_accounts_put(&all);
+        ovsrcu_quiesce();
+    }
+    for (size_t i = 0; i < N_WRITERS; i++) {
+        xpthread_join(threads[i], NULL);
+    }
+    r = read_kind(kinds);
+    ovs_assert(r->reading.total.n_slowest == COST_MAX_SLOWEST);
+    for (size_t i = 0; i < COST_MAX_SLOWEST; i++) {
+        ovs_assert(r->reading.total.slowest[i].total_ns
+                   == N_COPIED - 1 - i / N_WRITERS);
+    }
+    read_free(r);
+}
+
+/* Numbers that threads have had are subtracted from those that they have. */
+static void
+check_old_numbers(struct cost_account *unused OVS_UNUSED)
+{
+    static const uint64_t ns[] = { 5000, 1000000, 70 };
+    struct cost_book books[ARRAY_SIZE(ns)];
+    struct cost_account *account = cost_account_create(&rows_kind, "old",
+                                                       NULL);
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    struct cost_history *history = NULL;
+    struct cost_block *block;
+
+    /* A copy after each event, which is of a class of its own, too, and of a
+     * tally with its number. */
+    for (size_t i = 0; i < ARRAY_SIZE(ns); i++) {
+        for (size_t class = 0; class <= 1; class++) {
+            struct cost_entry entry;
+
+            cost_entry_init(&entry, class * i);
+            entry.counter = GOOD;
+            cost_entry_add(&entry, TOTAL, ns[i]);
+            cost_entry_add(&entry, NUMBER, i * 4);
+            cost_record(recorder, &entry, NULL, NULL);
+        }
+        ovs_assert(cost_recorder_read(recorder, false, &books[i]));
+        cost_history_copy(&history, recorder, i + 1, &books[i]);
+    }
+    cost_count(recorder, 1, BAD, UINT64_C(1) << 40);
+
+    /* Nothing has happened since the latest one. */
+    cost_history_subtract(history, recorder, 1, &books[0]);
+    ovs_assert(cost_book_is_empty(&books[0]));
+
+    /* The highest time has not changed since the second one: it is known to
+     * the bucket.  The lowest one has changed.  The thread has not exited, and
+     * had nothing before the first one. */
+    cost_history_subtract(history, recorder, 2, &books[2]);
+    cost_history_subtract(history, NULL, 3, &books[2]);
+    cost_history_subtract(history, recorder, 0, &books[2]);
+    ovs_assert(!books[2].classes[1]);
+    ovs_assert(cost_book_events(&books[2], 0) == 1);
+    ovs_assert(cost_book_events(&books[2], 2) == 1);
+    block = books[2].classes[0];
+    ovs_assert(cost_hist_sum(&block->hists[TOTAL]) == 70);
+    ovs_assert(cost_hist_min(&block->hists[TOTAL]) == 70);
+    ovs_assert(cost_hist_max(&block->hists[TOTAL])
+               == cost_hist_edges[cost_hist_bucket(70)]);
+    ovs_assert(cost_hist_sum(&block->hists[NUMBER]) == 8
+               && cost_hist_max(&block->hists[NUMBER]) == 8
+               && cost_hist_min(&block->hists[NUMBER]) == LIMIT + 1);
+    ovs_assert(cost_block_counter(block, GOOD) == 1);
+    for (size_t i = 0; i < ARRAY_SIZE(ns); i++) {
+        cost_book_uninit(&books[i]);
+    }
+    cost_history_expire(&history, UINT64_MAX);
+    cost_account_destroy(account);
+}
+
 static void
 run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
 {
@@ -1072,7 +1414,8 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
         check_excluded, check_slowest, check_tally, check_tally_rows,
         check_wide, check_tally_off, check_refused, check_next, check_off,
         check_sample, check_accounts, check_clears, check_memory,
-        check_config,
+        check_config, check_old_numbers, check_windows,
+        check_concurrent_copy, check_history_memory,
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {

@@ -66,10 +66,10 @@ read_account(const char *name, struct cost_reading *reading)
     struct cost_accounts all;
     bool found;
 
-    cost_accounts_get(kinds, 1, name, &all);
+    cost_accounts_get(kinds, 1, name, 0, &all);
     found = all.n;
     if (found) {
-        ovs_assert(cost_account_read(all.accounts[0], true, reading));
+        ovs_assert(cost_account_read(all.accounts[0], true, NULL, reading));
     }
     cost_accounts_put(&all);
     return found;

@@ -198,9 +198,9 @@ print_account(const char *what)
     struct cost_accounts all;
 
     printf("%s\n", what);
-    cost_accounts_get(kinds, 1, NULL, &all);
+    cost_accounts_get(kinds, 1, NULL, 0, &all);
     ovs_assert(all.n == 1);
-    ovs_assert(cost_account_read(all.accounts[0], true, &reading));
+    ovs_assert(cost_account_read(all.accounts[0], true, NULL, &reading));
     for (size_t i = 0; i < reading.kind->n_classes; i++) {
         if (reading.total.classes[i]) {
             struct ds name = DS_EMPTY_INITIALIZER;

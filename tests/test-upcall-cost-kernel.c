@@ -145,9 +145,9 @@ n_counted(void)
     struct cost_accounts all;
     uint64_t n;
 
-    cost_accounts_get(kinds, 1, "system@test", &all);
+    cost_accounts_get(kinds, 1, "system@test", 0, &all);
     ovs_assert(all.n == 1);
-    ovs_assert(cost_account_read(all.accounts[0], true, &reading));
+    ovs_assert(cost_account_read(all.accounts[0], true, NULL, &reading));
     sum = cost_book_sum(&reading.total, COST_ALL_CLASSES);
     n = cost_block_counter(sum, UPCALL_COST_LOST_OVERRUN);
     cost_block_destroy(sum);
@@ -164,7 +164,7 @@ n_deleted(void)
     struct cost_block *sum;
     uint64_t n;
 
-    cost_accounts_get(kinds, 1, NULL, &all);
+    cost_accounts_get(kinds, 1, NULL, 0, &all);
     sum = cost_book_sum(&all.deleted->book, COST_ALL_CLASSES);
     n = cost_block_counter(sum, UPCALL_COST_LOST_OVERRUN);
     cost_block_destroy(sum);

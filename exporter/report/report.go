@@ -86,6 +86,7 @@ type Header struct {
 // Body is events, and what is known of them.
 type Body struct {
 	Events   uint64                       `json:"events"`
+	Slow     uint64                       `json:"slow"`
 	Stages   map[string]*Stage            `json:"stages"`
 	Counters map[string]map[string]uint64 `json:"counters"`
 }
@@ -295,6 +296,7 @@ func (s *Stage) check() error {
 // change 'other', nor what 'b' shares with another Body.
 func (b *Body) Merge(other *Body) {
 	b.Events += other.Events
+	b.Slow += other.Slow
 	stages := make(map[string]*Stage, len(b.Stages))
 	for name, stage := range b.Stages {
 		stages[name] = stage
