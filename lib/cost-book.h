@@ -309,25 +309,6 @@ void *cost_alloc(size_t size);
 void cost_free(void *, size_t size);
 uint64_t cost_memory_used(void);
 
-/* Starts writing what 'seq' guards, in the only thread that does.  Returns a
- * value for cost_seq_end(). */
-static inline uint32_t
-cost_seq_begin(atomic_uint32_t *seq)
-{
-    uint32_t n;
-
-    atomic_read_relaxed(seq, &n);
-    atomic_store_relaxed(seq, n + 1);
-    atomic_thread_fence(memory_order_release);
-    return n;
-}
-
-static inline void
-cost_seq_end(atomic_uint32_t *seq, uint32_t n)
-{
-    atomic_store_explicit(seq, n + 2, memory_order_release);
-}
-
 /* Ends writing 'block', for which cost_seq_begin() returned 'seq', and makes a
  * copy of it if a reader wants one, which has not found a moment in which it
  * is not written. */

@@ -437,11 +437,10 @@ cost_count(struct cost_recorder *recorder, size_t class, size_t counter,
     }
 }
 
-/* Counts, in 'list', an event of 'recorder' that took 'ns' for 'who', or, if
- * 'n_lost' is nonzero, as many lost ones.  Costs some 5 ns. */
-void
-cost_count_who(struct cost_recorder *recorder, size_t list,
-               const struct cost_who *who, uint64_t ns, uint64_t n_lost)
+/* Does what cost_count_who() does when it is not as simple as that. */
+static void COST_COLD
+count_who(struct cost_recorder *recorder, size_t list,
+          const struct cost_who *who, uint64_t ns, uint64_t n_lost)
 {
     const struct cost_list *l = &recorder->kind->lists[list];
     struct cost_data *data = recorder_data(recorder);
@@ -456,6 +455,24 @@ cost_count_who(struct cost_recorder *recorder, size_t list,
         if (keys) {
             ovsrcu_postpone(cost_keys_destroy, keys);
         }
+    }
+}
+
+/* Counts, in 'list', an event of 'recorder' that took 'ns' for 'who', or, if
+ * 'n_lost' is nonzero, as many lost ones.  Takes some 50 instructions. */
+void
+cost_count_who(struct cost_recorder *recorder, size_t list,
+               const struct cost_who *who, uint64_t ns, uint64_t n_lost)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+    struct cost_keys *keys = ovsrcu_get_protected(struct cost_keys *,
+                                                  &data->keys[list]);
+    struct cost_key *key = keys ? cost_keys_find(keys, who->id) : NULL;
+
+    if (OVS_LIKELY(key && !n_lost)) {
+        cost_key_count(key, ns);
+    } else {
+        count_who(recorder, list, who, ns, n_lost);
     }
 }
 

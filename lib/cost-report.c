@@ -459,7 +459,9 @@ do_top(void *request_, struct unixctl_worker_reply *reply)
             json_object_put(json, "sampled", json_boolean_create(true));
         }
         cost_put_integer(json, "elapsed_ms", elapsed_ms);
-        json_object_put(json, "missing", missing);
+        if (json_array_size(missing)) {
+            json_object_put(json, "missing", json_clone(missing));
+        }
         cost_render_top(&text, json, top, &sum, request->n_skip,
                         request->n_accounts);
         json_to_ds(json, 0, &reply->body);
@@ -471,10 +473,10 @@ do_top(void *request_, struct unixctl_worker_reply *reply)
                       kind->event, top->what, elapsed_ms / 1000.0,
                       sampled ? ", sampled ones only" : "",
                       json_array_size(missing) ? ", some are missing" : "");
-        json_destroy(missing);
         cost_render_top(&reply->body, NULL, top, &sum, request->n_skip,
                         request->n_accounts);
     }
+    json_destroy(missing);
     cost_sketch_uninit(&sum);
     cost_accounts_put(&all);
     request_destroy(request);

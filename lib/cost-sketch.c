@@ -24,24 +24,15 @@
 
 #define MIN_ROWS 16
 
-/* A 'struct cost_row' in words. */
-enum { ID, EVENTS, ERROR, TIME, MAXIMUM, LOST, TEXT };
-
 /* Keys. */
-
-static uint16_t *
-key_head(struct cost_keys *keys, uint64_t id)
-{
-    return &keys->rows[(id * UINT64_C(0x9e3779b97f4a7c15) >> 32)
-                       & (keys->size - 1)].first;
-}
 
 static void
 key_link(struct cost_keys *keys, size_t row)
 {
-    uint16_t *head = key_head(keys, cost_load(&keys->rows[row].words[ID]));
+    struct cost_key *key = &keys->rows[row];
+    uint16_t *head = cost_keys_head(keys, cost_load(&key->words[COST_ROW_ID]));
 
-    keys->rows[row].next = *head;
+    key->next = *head;
     *head = row + 1;
 }
 
@@ -85,7 +76,8 @@ cost_keys_destroy(struct cost_keys *keys)
 static uint64_t
 key_events(const struct cost_key *key)
 {
-    return cost_load(&key->words[EVENTS]) + cost_load(&key->words[LOST]);
+    return (cost_load(&key->words[COST_ROW_EVENTS])
+            + cost_load(&key->words[COST_ROW_LOST]));
 }
 
 /* Returns the row of 'keys', which is full, with the fewest events.  All have
@@ -146,14 +138,15 @@ insert_key(struct cost_keys *keys, const struct cost_list *list,
     uint32_t seq;
 
     if (replace) {
-        uint16_t *p = key_head(keys, cost_load(&key->words[ID]));
+        uint64_t id = cost_load(&key->words[COST_ROW_ID]);
+        uint16_t *p = cost_keys_head(keys, id);
 
         while (*p != row + 1) {
             p = &keys->rows[*p - 1].next;
         }
         *p = key->next;
         cost_store(&keys->floor, events);
-        cost_increase(&keys->other_ns, cost_load(&key->words[TIME]));
+        cost_increase(&keys->other_ns, cost_load(&key->words[COST_ROW_TIME]));
     }
 
     cost_copy_text(new.name, who->name);
@@ -186,34 +179,23 @@ bool
 cost_keys_count(struct cost_keys *keys, const struct cost_list *list,
                 const struct cost_who *who, uint64_t ns, uint64_t n_lost)
 {
-    uint16_t next = *key_head(keys, who->id);
-    struct cost_key *key = NULL;
-    uint32_t seq;
+    struct cost_key *key = cost_keys_find(keys, who->id);
 
-    for (; next; next = key->next) {
-        key = &keys->rows[next - 1];
-        if (OVS_LIKELY(cost_load(&key->words[ID]) == who->id)) {
-            break;
-        }
-    }
-    if (OVS_UNLIKELY(!next)) {
+    if (OVS_UNLIKELY(!key)) {
         if (cost_load(&keys->n) == keys->size && keys->size < keys->max) {
             return false;
         }
         key = insert_key(keys, list, who);
     }
 
-    seq = cost_seq_begin(&key->seq);
     if (OVS_UNLIKELY(n_lost)) {
-        cost_increase(&key->words[LOST], n_lost);
+        uint32_t seq = cost_seq_begin(&key->seq);
+
+        cost_increase(&key->words[COST_ROW_LOST], n_lost);
+        cost_seq_end(&key->seq, seq);
     } else {
-        cost_increase(&key->words[EVENTS], 1);
-        cost_increase(&key->words[TIME], ns);
-        if (OVS_UNLIKELY(ns > cost_load(&key->words[MAXIMUM]))) {
-            cost_store(&key->words[MAXIMUM], ns);
-        }
+        cost_key_count(key, ns);
     }
-    cost_seq_end(&key->seq, seq);
     return true;
 }
 
@@ -304,8 +286,9 @@ cost_sketch_add(struct cost_sketch *dst, const struct cost_sketch *src,
         .floor = dst->floor + src->floor,
         .other_ns = dst->other_ns + src->other_ns,
     };
+    size_t i = 0, j = 0;
 
-    for (size_t i = 0, j = 0; i < dst->n || j < src->n; ) {
+    while (i < dst->n || j < src->n) {
         const struct cost_row *a = i < dst->n ? &dst->rows[i] : NULL;
         const struct cost_row *b = j < src->n ? &src->rows[j] : NULL;
         struct cost_row *row = &sum.rows[sum.n++];

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "ovs-atomic.h"
+#include "cost-histogram.h"
 
 struct ds;
 
@@ -75,6 +75,11 @@ struct cost_row {
     char name[COST_TEXT_MAX];
     char group[COST_TEXT_MAX];
 };
+/* It in words, 64 bits each. */
+enum {
+    COST_ROW_ID, COST_ROW_EVENTS, COST_ROW_ERROR, COST_ROW_TIME, COST_ROW_MAX,
+    COST_ROW_LOST,
+};
 #define COST_ROW_WORDS (sizeof(struct cost_row) / sizeof(uint64_t))
 
 /* One that a thread counts for. */
@@ -118,6 +123,64 @@ void cost_sketch_add(struct cost_sketch *, const struct cost_sketch *,
                      size_t max);
 void cost_sketch_subtract(struct cost_sketch *, const struct cost_sketch *old);
 void cost_sketch_uninit(struct cost_sketch *);
+
+/* Starts writing what 'seq' guards, in the only thread that does.  Returns a
+ * value for cost_seq_end(). */
+static inline uint32_t
+cost_seq_begin(atomic_uint32_t *seq)
+{
+    uint32_t n;
+
+    atomic_read_relaxed(seq, &n);
+    atomic_store_relaxed(seq, n + 1);
+    atomic_thread_fence(memory_order_release);
+    return n;
+}
+
+static inline void
+cost_seq_end(atomic_uint32_t *seq, uint32_t n)
+{
+    atomic_store_explicit(seq, n + 2, memory_order_release);
+}
+
+/* Returns where the first row with the hash of 'id' is. */
+static inline uint16_t *
+cost_keys_head(struct cost_keys *keys, uint64_t id)
+{
+    return &keys->rows[(id * UINT64_C(0x9e3779b97f4a7c15) >> 32)
+                       & (keys->size - 1)].first;
+}
+
+/* Returns the row of 'id', or NULL if it has none. */
+static inline struct cost_key *
+cost_keys_find(struct cost_keys *keys, uint64_t id)
+{
+    uint16_t row = *cost_keys_head(keys, id);
+
+    while (OVS_LIKELY(row)) {
+        struct cost_key *key = &keys->rows[row - 1];
+
+        if (OVS_LIKELY(cost_load(&key->words[COST_ROW_ID]) == id)) {
+            return key;
+        }
+        row = key->next;
+    }
+    return NULL;
+}
+
+/* Counts an event that took 'ns' for 'key'. */
+static inline void
+cost_key_count(struct cost_key *key, uint64_t ns)
+{
+    uint32_t seq = cost_seq_begin(&key->seq);
+
+    cost_increase(&key->words[COST_ROW_EVENTS], 1);
+    cost_increase(&key->words[COST_ROW_TIME], ns);
+    if (OVS_UNLIKELY(ns > cost_load(&key->words[COST_ROW_MAX]))) {
+        cost_store(&key->words[COST_ROW_MAX], ns);
+    }
+    cost_seq_end(&key->seq, seq);
+}
 
 void cost_copy_text(char dst[COST_TEXT_MAX], const char *);
 

@@ -136,12 +136,13 @@ get_text_details(uint64_t *details, const void *strings_, size_t n)
     ds_destroy(&s);
 }
 
-/* Makes 'name' of 'group' the one that 'span' is for. */
+/* Makes 'name' of 'group' the key that 'span''s event is counted for. */
 static void
 set_who(struct cost_span *span, const char *name, const char *group)
 {
-    span->who[0].id = ((uint64_t) hash_string(name, hash_string(group, 0)) << 32
-                       | hash_string(name, hash_string(group, 1)) | 1);
+    uint64_t high = hash_string(name, hash_string(group, 0));
+
+    span->who[0].id = high << 32 | hash_string(name, hash_string(group, 1));
     span->who[0].name = name;
     span->who[0].group = group;
 }
