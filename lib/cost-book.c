@@ -94,6 +94,28 @@ seq_is_same(const atomic_uint32_t *seq, uint32_t before)
     return !(before & 1) && seq_read(seq) == before;
 }
 
+/* Copies 'n' words from 'src', which 'seq' guards, to 'dst'.  Returns false if
+ * their writer seems to be stopped in the middle of writing. */
+bool
+cost_seq_copy(const atomic_uint32_t *seq, uint64_t *dst,
+              const atomic_uint64_t *src, size_t n)
+{
+    for (int i = 0; i < READ_MAX; i++) {
+        uint32_t before = seq_read(seq);
+
+        for (size_t j = 0; j < n; j++) {
+            dst[j] = cost_load(&src[j]);
+        }
+        if (seq_is_same(seq, before)) {
+            return true;
+        }
+        if (i >= READ_SLEEP) {
+            xnanosleep_no_quiesce(READ_SLEEP_NS);
+        }
+    }
+    return false;
+}
+
 /* Kinds. */
 
 /* Returns the 'n' columns of 'old', with 'n_more' inserted after 'at' of
@@ -484,6 +506,7 @@ cost_book_init(struct cost_book *book, const struct cost_kind *kind,
     book->kind = kind;
     ovs_strlcpy(book->name, name, sizeof book->name);
     book->classes = xcalloc(kind->n_classes, sizeof *book->classes);
+    book->keys = xcalloc(kind->n_lists, sizeof *book->keys);
     book->slowest = NULL;
     book->n_slowest = 0;
 }
@@ -495,10 +518,14 @@ cost_book_uninit(struct cost_book *book)
     for (size_t i = 0; i < book->kind->n_classes; i++) {
         cost_block_destroy(book->classes[i]);
     }
+    for (size_t i = 0; i < book->kind->n_lists; i++) {
+        cost_sketch_uninit(&book->keys[i]);
+    }
     for (size_t i = 0; i < book->n_slowest; i++) {
         free(book->slowest[i].details);
     }
     free(book->slowest);
+    free(book->keys);
     free(book->classes);
 }
 
@@ -604,6 +631,9 @@ cost_book_add_since(struct cost_book *dst, const struct cost_book *src,
         if (src->classes[i]) {
             book_add_block(&dst->classes[i], src->classes[i]);
         }
+    }
+    for (size_t i = 0; i < kind->n_lists; i++) {
+        cost_sketch_add(&dst->keys[i], &src->keys[i], kind->lists[i].max);
     }
 
     slow = book_grow_slowest(dst, src->n_slowest);

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "cost-histogram.h"
+#include "cost-sketch.h"
 #include "ovs-atomic.h"
 
 struct cost_config;
@@ -46,7 +47,8 @@ struct ds;
  *
  * An event in words is a 'struct cost_entry'.  The numbers of all events of a
  * class are a 'struct cost_block': counters, and a histogram for each stage.
- * Blocks of several classes, and the slowest events, are a 'struct cost_book'.
+ * Blocks of several classes, the keys that events were counted for, and the
+ * slowest events, are a 'struct cost_book'.
  * A thread records into blocks of its recorder, see cost-recorder.h.  A book
  * is always a copy or a sum of such blocks: of one thread, of threads that are
  * gone, or of all of them.
@@ -142,6 +144,10 @@ struct cost_kind {
     size_t n_classes;
     void (*format_class)(size_t class, struct ds *);
 
+    /* Lists of keys. */
+    const struct cost_list *lists;
+    size_t n_lists;                     /* At most COST_MAX_LISTS. */
+
     /* The slowest events. */
     size_t n_slowest;                   /* Kept per thread. */
     size_t n_details;                   /* 64-bit words of details of each. */
@@ -235,6 +241,7 @@ struct cost_book {
     char name[COST_NAME_MAX];           /* Of the thread, empty if several. */
     struct cost_block **classes;        /* kind->n_classes, each NULL if
                                          * empty. */
+    struct cost_sketch *keys;           /* kind->n_lists. */
     struct cost_slow *slowest;          /* Slowest first. */
     size_t n_slowest;
 };
@@ -314,30 +321,13 @@ struct cost_block *cost_book_sum(const struct cost_book *, size_t class);
 uint64_t cost_book_events(const struct cost_book *, size_t class);
 
 void cost_block_publish__(struct cost_block *);
+bool cost_seq_copy(const atomic_uint32_t *seq, uint64_t *dst,
+                   const atomic_uint64_t *src, size_t n);
 
 /* Memory. */
 void *cost_alloc(size_t size);
 void cost_free(void *, size_t size);
 uint64_t cost_memory_used(void);
-
-/* Starts writing what 'seq' guards, in the only thread that does.  Returns a
- * value for cost_seq_end(). */
-static inline uint32_t
-cost_seq_begin(atomic_uint32_t *seq)
-{
-    uint32_t n;
-
-    atomic_read_relaxed(seq, &n);
-    atomic_store_relaxed(seq, n + 1);
-    atomic_thread_fence(memory_order_release);
-    return n;
-}
-
-static inline void
-cost_seq_end(atomic_uint32_t *seq, uint32_t n)
-{
-    atomic_store_explicit(seq, n + 2, memory_order_release);
-}
 
 /* Ends writing 'block', for which cost_seq_begin() returned 'seq', and makes a
  * copy of it if a reader wants one, which has not found a moment in which it

@@ -143,6 +143,31 @@ walk_block(struct stream *stream, struct cost_block *block)
 }
 
 static void
+walk_list(struct stream *stream, struct cost_sketch *keys)
+{
+    struct cost_sketch old = { .n = walk(stream, keys->n) };
+    size_t n = stream->out ? keys->n : old.n;
+
+    old.floor = walk(stream, keys->floor);
+    old.other_ns = walk(stream, keys->other_ns);
+    old.rows = xcalloc(n, sizeof *old.rows);
+    for (size_t i = 0; i < n; i++) {
+        struct cost_row *row = &old.rows[i];
+        const struct cost_row *new = stream->out ? &keys->rows[i] : row;
+
+        row->id = walk(stream, new->id);
+        row->events = walk(stream, new->events);
+        row->error = walk(stream, new->error);
+        row->time_ns = walk(stream, new->time_ns);
+        row->lost = walk(stream, new->lost);
+    }
+    if (!stream->out) {
+        cost_sketch_subtract(keys, &old);
+    }
+    cost_sketch_uninit(&old);
+}
+
+static void
 walk_book(struct stream *stream, const struct cost_book *book)
 {
     for (size_t i = 0; i < book->kind->n_classes; i++) {
@@ -154,6 +179,9 @@ walk_book(struct stream *stream, const struct cost_book *book)
             }
             walk_block(stream, *block);
         }
+    }
+    for (size_t i = 0; i < book->kind->n_lists; i++) {
+        walk_list(stream, &book->keys[i]);
     }
 }
 

@@ -62,6 +62,9 @@ data_destroy(struct cost_data *data)
     }
     free(classes);
     cost_slowest_destroy(ovsrcu_get(struct cost_slowest *, &data->slowest));
+    for (size_t i = 0; i < COST_MAX_LISTS; i++) {
+        cost_keys_destroy(ovsrcu_get(struct cost_keys *, &data->keys[i]));
+    }
     cost_free(data, sizeof *data);
 }
 
@@ -104,6 +107,14 @@ cost_recorder_read(const struct cost_recorder *recorder, bool slowest,
             if (!book->classes[i]) {
                 return false;
             }
+        }
+    }
+    for (size_t i = 0; i < recorder->kind->n_lists; i++) {
+        const struct cost_keys *keys = ovsrcu_get(struct cost_keys *,
+                                                  &data->keys[i]);
+
+        if (keys && !cost_sketch_read(&book->keys[i], keys)) {
+            return false;
         }
     }
     from = ovsrcu_get(struct cost_slowest *, &data->slowest);
@@ -203,23 +214,31 @@ data_set_latest(struct cost_data *data, struct cost_block *block)
     data->latest = block;
 }
 
-/* Returns 'recorder''s data, which is created if necessary, after making
- * 'class' the latest one. */
+/* Returns 'recorder''s data, which is created, with no class, if there is
+ * none. */
+static struct cost_data *
+recorder_data(struct cost_recorder *recorder)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+
+    if (OVS_UNLIKELY(data == &cost_no_data)) {
+        data = cost_alloc(sizeof *data);
+        data->latest_class = NO_CLASS;
+        data_grow_classes(data, 0);
+        recorder->tally_class = NO_CLASS;
+        ovsrcu_set(&recorder->data, data);
+    }
+    return data;
+}
+
+/* Returns 'recorder''s data after making 'class' the latest one. */
 static struct cost_data * COST_COLD
 recorder_prepare(struct cost_recorder *recorder, size_t class)
 {
-    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
-    struct cost_classes *classes;
-    bool new = data == &cost_no_data;
+    struct cost_data *data = recorder_data(recorder);
+    struct cost_classes *classes = data_classes(data);
 
-    if (new) {
-        data = cost_alloc(sizeof *data);
-        ovsrcu_init(&data->slowest, NULL);
-        ovsrcu_init(&data->classes, NULL);
-        recorder->tally_class = NO_CLASS;
-    }
-    classes = data_classes(data);
-    if (!classes || class >= classes->n) {
+    if (class >= classes->n) {
         classes = data_grow_classes(data, class);
     }
     data->latest_class = class;
@@ -227,9 +246,6 @@ recorder_prepare(struct cost_recorder *recorder, size_t class)
                                         &classes->blocks[class]);
     if (!data->latest) {
         data_set_latest(data, cost_block_create(recorder->kind));
-    }
-    if (new) {
-        ovsrcu_set(&recorder->data, data);
     }
     return data;
 }
@@ -458,6 +474,45 @@ cost_count(struct cost_recorder *recorder, size_t class, size_t counter,
 
         cost_increase(&cost_block_counters(block)[counter], n);
         cost_block_end(block, seq);
+    }
+}
+
+/* Does what cost_count_who() does when it is not as simple as that. */
+static void COST_COLD
+count_who(struct cost_recorder *recorder, size_t list,
+          const struct cost_who *who, uint64_t ns, uint64_t n_lost)
+{
+    const struct cost_list *l = &recorder->kind->lists[list];
+    struct cost_data *data = recorder_data(recorder);
+    struct cost_keys *keys = ovsrcu_get_protected(struct cost_keys *,
+                                                  &data->keys[list]);
+
+    if (OVS_UNLIKELY(!keys || !cost_keys_count(keys, l, who, ns, n_lost))) {
+        struct cost_keys *new = cost_keys_grow(keys, l->max);
+
+        cost_keys_count(new, l, who, ns, n_lost);
+        ovsrcu_set(&data->keys[list], new);
+        if (keys) {
+            ovsrcu_postpone(cost_keys_destroy, keys);
+        }
+    }
+}
+
+/* Counts, in 'list', an event of 'recorder' that took 'ns' for 'who', or, if
+ * 'n_lost' is nonzero, as many lost ones.  Takes some 50 instructions. */
+void
+cost_count_who(struct cost_recorder *recorder, size_t list,
+               const struct cost_who *who, uint64_t ns, uint64_t n_lost)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+    struct cost_keys *keys = ovsrcu_get_protected(struct cost_keys *,
+                                                  &data->keys[list]);
+    struct cost_key *key = keys ? cost_keys_find(keys, who->id) : NULL;
+
+    if (OVS_LIKELY(key && !n_lost)) {
+        cost_key_count(key, ns);
+    } else {
+        count_who(recorder, list, who, ns, n_lost);
     }
 }
 

@@ -99,6 +99,7 @@ struct cost_data {
                                          * in 'slowest'. */
     OVSRCU_TYPE(struct cost_classes *) classes;
     OVSRCU_TYPE(struct cost_slowest *) slowest;
+    OVSRCU_TYPE(struct cost_keys *) keys[COST_MAX_LISTS];  /* NULL if empty. */
 };
 
 /* Stands for that of a recorder that has recorded nothing. */
@@ -146,6 +147,8 @@ void cost_record(struct cost_recorder *, const struct cost_entry *,
                  const uint64_t *counts, const struct cost_details *);
 void cost_count(struct cost_recorder *, size_t class, size_t counter,
                 uint64_t n);
+void cost_count_who(struct cost_recorder *, size_t list,
+                    const struct cost_who *, uint64_t ns, uint64_t n_lost);
 void cost_tally_stop(struct cost_recorder *);
 
 void cost_sample__(struct cost_recorder *, uint32_t interval);

@@ -18,9 +18,11 @@
 
 #include "cost-render.h"
 
+#include <ctype.h>
 #include <math.h>
 
 #include "cost-clock.h"
+#include "hash.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
 #include "timeval.h"
@@ -896,4 +898,176 @@ cost_render_account(struct ds *s, bool json, const struct cost_report *report,
         json_to_ds(object, 0, s);
     }
     json_destroy(object);
+}
+
+/* Top lists. */
+
+/* Adds 'row', with 'name' for a name, to 'top'. */
+static void
+top_put(struct cost_sketch *top, const char *name, struct cost_row row)
+{
+    const struct cost_sketch one = { .rows = &row, .n = 1 };
+
+    row.id = (uint64_t) hash_string(name, 0) << 32 | hash_string(name, 1);
+    cost_copy_text(row.name, name);
+    row.group[0] = '\0';
+    cost_sketch_add(top, &one, SIZE_MAX);
+}
+
+/* Adds what 'book' has of 'class', or of all classes, to 'top' as 'name'. */
+static void
+top_put_class(struct cost_sketch *top, const char *name,
+              const struct cost_book *book, size_t class)
+{
+    struct cost_block *block = cost_book_sum(book, class);
+    const struct cost_hist *hist = &block->hists[cost_kind_total(book->kind)];
+    struct cost_row row = {
+        .events = cost_block_events(block),
+        .lost = n_lost(block),
+    };
+
+    if (row.events || row.lost) {
+        /* Not all events may be timed. */
+        row.time_ns = cost_hist_mean(hist) * row.events;
+        row.max_ns = cost_hist_count(hist) ? cost_hist_max(hist) : 0;
+        top_put(top, name, row);
+    }
+    cost_block_destroy(block);
+}
+
+/* Adds 'book', of the thread or account 'name', to 'top', for 'spec'. */
+void
+cost_top_add(struct cost_sketch *top, const struct cost_top *spec,
+             const struct cost_book *book, const char *name)
+{
+    const struct cost_kind *kind = book->kind;
+
+    if (spec->by == COST_BY_KEY) {
+        cost_sketch_add(top, &book->keys[spec->list],
+                        kind->lists[spec->list].max);
+    } else if (spec->by == COST_BY_GROUP) {
+        const struct cost_sketch *keys = &book->keys[spec->list];
+
+        for (size_t i = 0; i < keys->n; i++) {
+            top_put(top, keys->rows[i].group, keys->rows[i]);
+        }
+    } else if (spec->by == COST_BY_CLASS) {
+        for (size_t i = 0; i < kind->n_classes; i++) {
+            if (book->classes[i]) {
+                char *class = cost_class_name(kind, i);
+
+                top_put_class(top, class, book, i);
+                free(class);
+            }
+        }
+    } else {
+        top_put_class(top, name, book, COST_ALL_CLASSES);
+    }
+}
+
+/* Returns the name of 'row' in 's'.  In a text, it is quoted if it is not
+ * printable. */
+static void
+put_row_name(struct ds *s, const struct cost_top *spec,
+             const struct cost_row *row, bool text)
+{
+    ds_clear(s);
+    ds_put_cstr(s, row->name);
+    if (row->group[0] && !spec->group) {
+        ds_put_format(s, " %s", row->group);
+    }
+    for (const char *p = s->string; text && *p; p++) {
+        if (iscntrl((unsigned char) *p) || *p == '"' || *p == '\\') {
+            char *name = ds_steal_cstr(s);
+
+            json_string_escape(name, s);
+            free(name);
+            break;
+        }
+    }
+}
+
+/* Most time first. */
+static int
+compare_rows(const void *a_, const void *b_)
+{
+    const struct cost_row *a = a_, *b = b_;
+
+    return (a->time_ns != b->time_ns ? (a->time_ns < b->time_ns ? 1 : -1)
+            : a->events != b->events ? (a->events < b->events ? 1 : -1)
+            : a->lost != b->lost ? (a->lost < b->lost ? 1 : -1)
+            : strcmp(a->name, b->name));
+}
+
+/* Adds the rows of 'top', 'n' at most after 'skip', to 'json' if it is
+ * nonnull, otherwise appends them to 's'.  Sorts 'top'. */
+void
+cost_render_top(struct ds *s, struct json *json, const struct cost_top *spec,
+                const struct cost_sketch *top, size_t skip, size_t n)
+{
+    struct json *rows = json_array_create_empty();
+    uint64_t time_ns = top->other_ns, events = 0;
+    size_t end = MIN(top->n - MIN(skip, top->n), n) + MIN(skip, top->n);
+    struct ds name = DS_EMPTY_INITIALIZER;
+    int width = strlen(spec->what);
+
+    if (top->n) {
+        qsort(top->rows, top->n, sizeof *top->rows, compare_rows);
+    }
+    for (size_t i = 0; i < top->n; i++) {
+        events += top->rows[i].events;
+        time_ns += top->rows[i].time_ns;
+        if (i >= skip && i < end) {
+            put_row_name(&name, spec, &top->rows[i], true);
+            width = MAX(width, name.length);
+        }
+    }
+    if (skip < end) {
+        ds_put_format(s, "  %-*s  share       count     mean      max  lost\n",
+                      width, spec->what);
+    }
+    for (size_t i = skip; i < end; i++) {
+        const struct cost_row *row = &top->rows[i];
+        uint64_t n_timed = row->events - row->error;
+        double share = time_ns ? 1.0 * row->time_ns / time_ns : 0;
+        double mean = n_timed ? 1.0 * row->time_ns / n_timed : 0;
+        struct json *object = json_object_create();
+
+        put_row_name(&name, spec, row, true);
+        ds_put_format(s, "  %-*s %5.1f%%", width, ds_cstr(&name), 100 * share);
+        put_cell(s, 11, true, row->events);
+        put_cell(s, MIN_WIDTH, false, mean);
+        put_cell(s, MIN_WIDTH, false, row->max_ns);
+        put_cell(s, 5, true, row->lost);
+        if (row->error) {
+            ds_put_cstr(s, "  (count at most ");
+            cost_put_count(s, row->error);
+            ds_put_cstr(s, " too high)");
+        }
+        ds_put_char(s, '\n');
+
+        put_row_name(&name, spec, row, false);
+        json_object_put_string(object, "name", ds_cstr(&name));
+        if (spec->group && row->group[0]) {
+            json_object_put_string(object, spec->group, row->group);
+        }
+        cost_put_integer(object, "events", row->events);
+        json_object_put(object, "share", json_real_create(share));
+        cost_put_integer(object, "mean_ns", mean);
+        cost_put_integer(object, "max_ns", row->max_ns);
+        cost_put_integer(object, "lost", row->lost);
+        cost_put_integer(object, "error", row->error);
+        json_array_add(rows, object);
+    }
+    if (json) {
+        struct json *all = json_object_create();
+
+        cost_put_integer(all, "events", events);
+        cost_put_integer(all, "time_ns", time_ns);
+        json_object_put(json, "rows", rows);
+        json_object_put(json, "all", all);
+    } else {
+        json_destroy(rows);
+    }
+    ds_destroy(&name);
 }

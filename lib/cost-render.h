@@ -32,6 +32,23 @@ struct json;
 /* Returns the reply to another command in JSON, and appends it to a text. */
 typedef struct json *cost_report_more_cb(struct ds *);
 
+/* What PREFIX/cost-top can add up events by. */
+enum cost_by {
+    COST_BY_KEY,                        /* Rows of a list. */
+    COST_BY_GROUP,                      /* Their groups. */
+    COST_BY_CLASS,
+    COST_BY_THREAD,
+    COST_BY_ACCOUNT,
+};
+struct cost_top {
+    const char *what;                   /* Such as "port". */
+    enum cost_by by;
+    size_t list;                        /* COST_BY_KEY or COST_BY_GROUP. */
+    const char *group;                  /* What the group of a key is, or NULL
+                                         * if it is a part of the name. */
+    const struct cost_kind *kind;       /* Of events, or NULL if all are. */
+};
+
 /* What the commands report.  Static.  The worker calls the functions. */
 struct cost_report {
     const char *prefix;                 /* Of commands, such as "upcall". */
@@ -42,6 +59,9 @@ struct cost_report {
                                          * same 'config'. */
 
     const char *class_help;             /* Describes all classes. */
+
+    const struct cost_top *tops;        /* The first one is the default. */
+    size_t n_tops;
 
     /* Appends the details of a slow event of 'account' to a text and adds them
      * to a JSON object. */
@@ -80,6 +100,10 @@ void cost_render_deleted(struct ds *, const struct cost_report *,
 struct json *cost_render_sums(const struct cost_report *,
                               const struct cost_view *,
                               const struct cost_sum *, size_t n, bool all);
+void cost_top_add(struct cost_sketch *, const struct cost_top *,
+                  const struct cost_book *, const char *name);
+void cost_render_top(struct ds *, struct json *, const struct cost_top *,
+                     const struct cost_sketch *, size_t skip, size_t n);
 struct json *cost_render_kinds(const struct cost_report *);
 
 /* Parts of them, for functions in 'struct cost_report', too. */

@@ -38,6 +38,7 @@
 
 #define DEFAULT_ACCOUNTS 20             /* -n */
 #define DEFAULT_SLOWEST 5
+#define DEFAULT_TOP 10
 
 /* An account of which a thread does not end recording an event is tried again
  * after a while, this often in a reply, until it is named as missing. */
@@ -47,6 +48,7 @@
 /* A command for the worker. */
 struct request {
     const struct cost_report *report;   /* Or NULL if of cost/show. */
+    const struct cost_top *top;         /* If of PREFIX/cost-top. */
     const struct cost_report **reports;
     size_t n_reports;
     struct cost_view view;
@@ -270,6 +272,21 @@ put_rest(struct ds *s, const struct cost_report *report,
     }
 }
 
+/* Adds to 'json', the reply to 'request', how long the window is that it is
+ * about, if any. */
+static void
+put_last(struct json *json, const struct request *request,
+         long long int have_ms)
+{
+    if (request->view.last_s) {
+        struct json *last = json_object_create();
+
+        cost_put_integer(last, "wanted_ms", request->view.last_s * 1000ULL);
+        cost_put_integer(last, "have_ms", have_ms);
+        json_object_put(json, "last", last);
+    }
+}
+
 /* Appends to 'reply' what 'report' has for 'request'. */
 static void
 put_report(struct unixctl_worker_reply *reply,
@@ -362,14 +379,7 @@ put_report(struct unixctl_worker_reply *reply,
     }
 
     if (json) {
-        if (request->view.last_s) {
-            struct json *last = json_object_create();
-
-            cost_put_integer(last, "wanted_ms",
-                             request->view.last_s * 1000ULL);
-            cost_put_integer(last, "have_ms", have_ms);
-            json_object_put(json, "last", last);
-        }
+        put_last(json, request, have_ms);
         json_object_put(json, "accounts", accounts);
         cost_put_integer(json, "omitted", all.n - (end - start));
         if (end < wanted_end) {
@@ -445,6 +455,84 @@ do_show(void *request_, struct unixctl_worker_reply *reply)
         }
         ds_put_cstr(s, "]}");
     }
+    request_destroy(request);
+}
+
+static void
+do_top(void *request_, struct unixctl_worker_reply *reply)
+{
+    struct request *request = request_;
+    const struct cost_report *report = request->report;
+    const struct cost_top *top = request->top;
+    const struct cost_kind *const *kinds = top->kind ? &top->kind
+                                           : report->kinds;
+    const struct cost_kind *kind = kinds[0];
+    bool sampled = (top->by <= COST_BY_GROUP ? kind->lists[top->list].sampled
+                    : kind->n_rows != 0);
+    struct cost_sketch sum = { .n = 0 };
+    int n_retries = MAX_RETRIES;
+    struct json *missing = json_array_create_empty();
+    long long int elapsed_ms = 0;
+    struct cost_accounts all;
+
+    cost_accounts_get(kinds, top->kind ? 1 : report->n_kinds, NULL,
+                      request->view.last_s * 1000LL, &all);
+    for (size_t i = 0; i < all.n_kinds; i++) {
+        cost_top_add(&sum, top, &all.deleted[i].book, "deleted");
+    }
+    for (size_t i = 0; i < all.n; i++) {
+        const char *name = cost_account_name(all.accounts[i]);
+        struct cost_reading reading;
+
+        if (!read_account(all.accounts[i], false, &all.from, &n_retries,
+                          &reading)) {
+            json_array_add(missing, json_string_create(name));
+            continue;
+        }
+        elapsed_ms = MAX(elapsed_ms, reading.elapsed_ms);
+        if (top->by == COST_BY_THREAD) {
+            for (size_t j = 0; j < reading.n_threads; j++) {
+                cost_top_add(&sum, top, &reading.threads[j],
+                             reading.threads[j].name);
+            }
+        } else {
+            cost_top_add(&sum, top, &reading.total, name);
+        }
+        cost_reading_uninit(&reading);
+        ovsrcu_quiesce();
+    }
+
+    if (reply->json) {
+        struct json *json = cost_report_json_header(report->prefix, "cost-top",
+                                                    kind->config);
+        struct ds text = DS_EMPTY_INITIALIZER;
+
+        json_object_put_string(json, "what", top->what);
+        if (sampled) {
+            json_object_put(json, "sampled", json_boolean_create(true));
+        }
+        cost_put_integer(json, "elapsed_ms", elapsed_ms);
+        put_last(json, request, elapsed_ms);
+        if (json_array_size(missing)) {
+            json_object_put(json, "missing", json_clone(missing));
+        }
+        cost_render_top(&text, json, top, &sum, request->n_skip,
+                        request->n_accounts);
+        json_to_ds(json, 0, &reply->body);
+        json_destroy(json);
+        ds_destroy(&text);
+    } else {
+        ds_put_format(&reply->body, "%s: %ss by %s in %.1f s%s%s\n",
+                      all.n == 1 ? cost_account_name(all.accounts[0]) : "all",
+                      kind->event, top->what, elapsed_ms / 1000.0,
+                      sampled ? ", sampled ones only" : "",
+                      json_array_size(missing) ? ", some are missing" : "");
+        cost_render_top(&reply->body, NULL, top, &sum, request->n_skip,
+                        request->n_accounts);
+    }
+    json_destroy(missing);
+    cost_sketch_uninit(&sum);
+    cost_accounts_put(&all);
     request_destroy(request);
 }
 
@@ -692,6 +780,43 @@ cost_slowest(struct unixctl_conn *conn, int argc, const char *argv[],
 }
 
 static void
+cost_top(struct unixctl_conn *conn, int argc, const char *argv[],
+         void *report_)
+{
+    const struct cost_report *report = report_;
+    struct request *request = request_create(report, true);
+    char *error = NULL;
+    bool uses_arg;
+
+    request->top = report->tops;
+    request->n_accounts = DEFAULT_TOP;
+    for (int i = 1; i < argc && !error; i++) {
+        if (argv[i][0] == '-') {
+            error = parse_option(request, argv[i],
+                                 i + 1 < argc ? argv[i + 1] : NULL, &uses_arg);
+            i += uses_arg;
+            continue;
+        }
+        request->top = report->tops;
+        while (request->top < report->tops + report->n_tops
+               && strcmp(argv[i], request->top->what)) {
+            request->top++;
+        }
+        if (request->top == report->tops + report->n_tops) {
+            struct ds s = DS_EMPTY_INITIALIZER;
+
+            ds_put_format(&s, "no list \"%s\" (there are", argv[i]);
+            for (size_t j = 0; j < report->n_tops; j++) {
+                ds_put_format(&s, "%s %s", j ? "," : "", report->tops[j].what);
+            }
+            ds_put_char(&s, ')');
+            error = ds_steal_cstr(&s);
+        }
+    }
+    submit(conn, request, error, do_top);
+}
+
+static void
 cost_clear(struct unixctl_conn *conn, int argc, const char *argv[],
            void *report)
 {
@@ -839,4 +964,9 @@ cost_report_register(const struct cost_report *report)
     register_command(report, "cost-slowest",
                      "[-last TIME] [-n N] [-skip N] [COUNT] [--] [NAME]",
                      INT_MAX, cost_slowest);
+    if (report->n_tops) {
+        register_command(report, "cost-top",
+                         "[-last TIME] [-n N] [-skip N] [WHAT]", INT_MAX,
+                         cost_top);
+    }
 }

@@ -23,7 +23,7 @@
 
 COVERAGE_DEFINE(cost_refused);
 
-DEFINE_EXTERN_PER_THREAD_DATA(cost_thread, { NULL });
+DEFINE_EXTERN_PER_THREAD_DATA(cost_thread, { NULL, NULL });
 
 /* A lap or an outcome has met a span that it is not for, or spans do not end
  * in the reverse order of beginning. */
@@ -44,6 +44,7 @@ cost_span_open(struct cost_span *span, struct cost_recorder *recorder,
     span->excluded = 0;
     span->lapped = 0;
     span->sampled = sampled;
+    span->who[0].id = span->who[1].id = 0;
     cost_entry_init(&span->entry, 0);
 }
 
@@ -97,6 +98,12 @@ cost_span_finish(struct cost_span *span, uint64_t now, size_t class,
     }
     entry->class = class;
     cost_record(span->recorder, entry, counts, details);
+    for (size_t i = 0; i < span->recorder->kind->n_lists; i++) {
+        if (span->who[i].id) {
+            cost_count_who(span->recorder, i, &span->who[i],
+                           total != COST_CLOCK_UNKNOWN ? total : 0, 0);
+        }
+    }
 }
 
 /* Does what cost_lap() does for a 'span' that is sampled. */

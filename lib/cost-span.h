@@ -90,12 +90,15 @@ struct cost_span {
     uint64_t laps[COST_MAX_STAGES];     /* Ticks of each stage in 'lapped'. */
     uint16_t lapped;
 
+    struct cost_who who[COST_MAX_LISTS];  /* With 'id' 0 if not known. */
     struct cost_entry entry;            /* What else is known so far. */
 };
 
-/* The innermost span of a thread. */
+/* What a thread measures. */
 struct cost_thread {
-    struct cost_span *span;
+    struct cost_span *span;             /* Its innermost span. */
+    struct cost_span *open;             /* A span for cost_span_current() while
+                                         * there is no innermost one. */
 };
 DECLARE_EXTERN_PER_THREAD_DATA(struct cost_thread, cost_thread);
 
@@ -162,6 +165,7 @@ cost_span_begin(struct cost_span *span, struct cost_recorder *recorder,
         span->lapped = 0;
         span->begin = span->start = span->last = now;
         span->excluded = 0;
+        span->who[0].id = span->who[1].id = 0;
         span->sampled = (cost_sample(recorder, interval)
                          || recorder->kind->exact);
     } else {
@@ -241,6 +245,19 @@ cost_span_end(struct cost_span *span, size_t stage, size_t class,
 {
     cost_span_leave(span, stage, class, get_details, aux, n);
     cost_span_close(span);
+}
+
+/* Returns the event of 'kind' that the calling thread measures, for which the
+ * caller may set 'who', or NULL if there is none.  The strings must stay until
+ * the event has ended. */
+static inline struct cost_span *
+cost_span_current(const struct cost_kind *kind)
+{
+    struct cost_thread *thread = cost_thread_get();
+    struct cost_span *span = thread->span ? thread->span : thread->open;
+
+    return (span && span->recorder
+            && span->recorder->kind->event == kind->event ? span : NULL);
 }
 
 /* Returns true if the calling thread measures an event, so that the time of

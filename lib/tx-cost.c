@@ -276,12 +276,15 @@ void
 tx_cost_register(void)
 {
     static const struct cost_kind *const kinds[] = { &tx_cost_kind };
+    static const struct cost_top top = { "port", .by = COST_BY_ACCOUNT };
     static const struct cost_report report = {
         .prefix = "tx",
         .object = "port",
         .kinds = kinds,
         .n_kinds = ARRAY_SIZE(kinds),
         .class_help = "txq0 to txq62 or txq63+",
+        .tops = &top,
+        .n_tops = 1,
         .put_details = put_details,
         .put_derived = put_derived,
         .state_to_json = state_to_json,

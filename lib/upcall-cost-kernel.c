@@ -153,6 +153,7 @@ void
 upcall_cost_batch_stop(void)
 {
     *current_get() = NULL;
+    cost_thread_get()->open = NULL;
 }
 
 /* Ends 'stage' of 'upcall' now, if it is sampled. */
@@ -185,9 +186,12 @@ upcall_cost_received(void)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
-        cost_span_open(&batch->upcalls[batch->n].span, batch->recorder,
+        struct cost_span *span = &batch->upcalls[batch->n].span;
+
+        cost_span_open(span, batch->recorder,
                        cost_sample(batch->recorder, batch->interval),
                        upcall_now());
+        cost_thread_get()->open = span;
     }
 }
 
@@ -215,10 +219,8 @@ upcall_cost_failed(const struct dpif_upcall *dupcall, int error)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
-        cost_count(batch->recorder,
-                   dupcall_type(dupcall) << UPCALL_COST_N_FEATURES,
-                   (error == ENODEV ? UPCALL_COST_LOST_BRIDGE
-                    : UPCALL_COST_LOST_ERROR), 1);
+        upcall_cost_count_lost(&batch->upcalls[batch->n].span,
+                               dupcall_type(dupcall), error);
     }
 }
 

@@ -20,6 +20,7 @@
 
 #include <errno.h>
 
+#include "hash.h"
 #include "netlink.h"
 #include "odp-util.h"
 #include "openvswitch/dynamic-string.h"
@@ -51,6 +52,13 @@ struct upcall_cost_details {
 };
 
 static void upcall_cost_format_class(size_t class, struct ds *);
+static void format_rule(const uint64_t numbers[2], struct ds *);
+
+static const struct cost_list lists[UPCALL_COST_N_LISTS] = {
+    [UPCALL_COST_PORT] = { .max = 1024 },
+    [UPCALL_COST_RULE] = { .max = 128, .sampled = true,
+                           .format_group = format_rule },
+};
 
 struct cost_config upcall_cost_config
     = COST_CONFIG_INITIALIZER("upcall", COST_DEFAULT_SAMPLE_INTERVAL);
@@ -65,6 +73,8 @@ static const char upcall_event[] = "upcall";
     COST_COUNTERS(UPCALL_COST_COUNTERS),                                    \
     .n_classes = UPCALL_COST_N_CLASSES,                                     \
     .format_class = upcall_cost_format_class,                               \
+    .lists = lists,                                                         \
+    .n_lists = UPCALL_COST_N_LISTS,                                         \
     .n_slowest = COST_MAX_SLOWEST,                                          \
     .n_details = DIV_ROUND_UP(sizeof(struct upcall_cost_details),           \
                               sizeof(uint64_t)),                            \
@@ -246,14 +256,56 @@ get_details_miniflow(uint64_t *words, const void *miniflow, size_t packet_len)
     upcall_cost_get_details(words, &flow, packet_len);
 }
 
+/* Counts the upcall of 'span' and 'type' as lost because of 'error'. */
+void
+upcall_cost_count_lost(const struct cost_span *span,
+                       enum upcall_cost_type type, int error)
+{
+    cost_count(span->recorder, type << UPCALL_COST_N_FEATURES,
+               (error == ENODEV ? UPCALL_COST_LOST_BRIDGE
+                : UPCALL_COST_LOST_ERROR), 1);
+    if (span->who[UPCALL_COST_PORT].id) {
+        cost_count_who(span->recorder, UPCALL_COST_PORT,
+                       &span->who[UPCALL_COST_PORT], 0, 1);
+    }
+}
+
 /* Ends the upcall of 'span' and 'type', which failed with 'error'. */
 static void
 fail(struct cost_span *span, enum upcall_cost_type type, int error)
 {
     cost_span_cancel(span);
-    cost_count(span->recorder, type << UPCALL_COST_N_FEATURES,
-               (error == ENODEV ? UPCALL_COST_LOST_BRIDGE
-                : UPCALL_COST_LOST_ERROR), 1);
+    upcall_cost_count_lost(span, type, error);
+}
+
+/* Returns what the port 'name' of 'bridge' is known by, which is nonzero. */
+uint64_t
+upcall_cost_port_id(const char *name, const char *bridge)
+{
+    return ((uint64_t) hash_string(name, hash_string(bridge, 0)) << 32
+            | hash_string(name, 1) | 1);
+}
+
+/* Makes the rule with 'cookie' in 'table' of 'bridge', of all rules with the
+ * same the one, that of the upcall of 'span'. */
+void
+upcall_cost_set_rule(struct cost_span *span, const char *bridge, uint8_t table,
+                     uint64_t cookie)
+{
+    uint32_t hash = hash_string(bridge, table);
+
+    span->who[UPCALL_COST_RULE] = (struct cost_who) {
+        .id = (cookie ^ ((uint64_t) hash << 32 | hash_finish(hash, table))),
+        .name = bridge,
+        .numbers = { table, cookie },
+    };
+}
+
+static void
+format_rule(const uint64_t numbers[2], struct ds *s)
+{
+    ds_put_format(s, "table=%"PRIu64" cookie=0x%"PRIx64, numbers[0],
+                  numbers[1]);
 }
 
 /* Stops the upcall for a flow miss that the userspace datapath started with
@@ -435,6 +487,14 @@ upcall_cost_init(void)
         &upcall_cost_netdev_kind,
         &upcall_cost_kernel_kind,
     };
+    static const struct cost_top tops[] = {
+        { .what = "port", .by = COST_BY_KEY, .list = UPCALL_COST_PORT,
+          .group = "bridge" },
+        { .what = "rule", .by = COST_BY_KEY, .list = UPCALL_COST_RULE },
+        { .what = "bridge", .by = COST_BY_GROUP, .list = UPCALL_COST_PORT },
+        { .what = "class", .by = COST_BY_CLASS },
+        { .what = "thread", .by = COST_BY_THREAD },
+    };
     static const struct cost_report report = {
         .prefix = "upcall",
         .object = "datapath",
@@ -443,6 +503,8 @@ upcall_cost_init(void)
         .class_help = "miss, slow-path, controller, sflow, ipfix, sample, bad "
                       "or unknown, followed by any of +ct, +nat, "
                       "+recirc, +tunnel",
+        .tops = tops,
+        .n_tops = ARRAY_SIZE(tops),
         .put_details = put_details,
     };
 

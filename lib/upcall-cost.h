@@ -120,6 +120,10 @@ enum upcall_cost_feature {
 
 #define UPCALL_COST_N_CLASSES (UPCALL_COST_N_TYPES << UPCALL_COST_N_FEATURES)
 
+/* Who upcalls are for.  The port is that which the packet came from; the rule
+ * is the one that was found last, of upcalls that are sampled. */
+enum { UPCALL_COST_PORT, UPCALL_COST_RULE, UPCALL_COST_N_LISTS };
+
 extern struct cost_config upcall_cost_config;
 extern const struct cost_kind upcall_cost_netdev_kind;
 extern struct cost_kind upcall_cost_kernel_kind;
@@ -134,7 +138,27 @@ void upcall_cost_action_stop(struct cost_span *, const struct nlattr *userdata,
 void upcall_cost_lost_lock(struct cost_recorder *, enum dpif_upcall_type,
                            const struct nlattr *userdata, size_t n);
 
+/* Hooks for ofproto-dpif-xlate. */
+uint64_t upcall_cost_port_id(const char *name, const char *bridge);
+void upcall_cost_set_rule(struct cost_span *, const char *bridge,
+                          uint8_t table, uint64_t cookie);
+
+/* Makes the port 'name' of 'bridge', with 'id' from upcall_cost_port_id(),
+ * that of the upcall of 'span'. */
+static inline void
+upcall_cost_set_port(struct cost_span *span, uint64_t id, const char *name,
+                     const char *bridge)
+{
+    struct cost_who *who = &span->who[UPCALL_COST_PORT];
+
+    who->id = id;
+    who->name = name;
+    who->group = bridge;
+}
+
 /* For lib/upcall-cost-kernel.c. */
+void upcall_cost_count_lost(const struct cost_span *, enum upcall_cost_type,
+                            int error);
 enum upcall_cost_type upcall_cost_type(enum dpif_upcall_type,
                                        const struct nlattr *userdata);
 size_t upcall_cost_class(enum upcall_cost_type, const struct flow *,

@@ -20,12 +20,15 @@
 
 #include "cost-report.h"
 #include "cost-threads.h"
+#include "hash.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
+#include "openvswitch/ofp-msgs.h"
 #include "util.h"
 
-/* All kinds of events share these classes.  A type of interface or a command
- * gets a class when it is first seen, or is "other" if none is left. */
+/* All kinds of events share these classes.  A type of interface or message, or
+ * a command, gets a class when it is first seen, or is "other" if none is
+ * left. */
 #define N_CLASSES 96
 static const char *class_names[N_CLASSES] = {
     [0] = "iteration",
@@ -35,13 +38,18 @@ static const char *class_names[N_CLASSES] = {
 /* Details of an iteration: interfaces updated and commands executed. */
 enum { N_INTERFACES, N_COMMANDS, LOOP_N_DETAILS };
 
-/* Details of an interface or command: words of its name or arguments. */
+/* Details of an interface, command or message: words of its name, arguments or
+ * peer. */
 #define TEXT_N_DETAILS 8
 
 /* Stages of a command. */
 #define COMMAND_STAGES(COLUMN) \
     COLUMN(0, "total", NULL, 0, \
            "Executing the command, without what it does later, as exit does.")
+
+/* Stages of a message. */
+#define MESSAGE_STAGES(COLUMN) \
+    COLUMN(0, "total", NULL, 0, "Handling the message, replies included.")
 
 static void
 format_class(size_t class, struct ds *s)
@@ -52,7 +60,7 @@ format_class(size_t class, struct ds *s)
 static struct cost_config config
     = COST_CONFIG_INITIALIZER("bridge", COST_DEFAULT_SAMPLE_INTERVAL);
 
-#define KIND(EVENT, STAGES, EXACT, N_DETAILS)   \
+#define KIND(EVENT, STAGES, EXACT, N_DETAILS, N_KEYS) \
     {                                           \
         .event = EVENT,                         \
         .config = &config,                      \
@@ -60,18 +68,22 @@ static struct cost_config config
         .exact = EXACT,                         \
         .n_classes = N_CLASSES,                 \
         .format_class = format_class,           \
+        .lists = &(const struct cost_list) { .max = N_KEYS }, \
+        .n_lists = N_KEYS != 0,                 \
         .n_slowest = COST_MAX_SLOWEST,          \
         .n_details = N_DETAILS,                 \
     }
 static const struct cost_kind loop_kind
-    = KIND("iteration", BRIDGE_COST_STAGES, true, LOOP_N_DETAILS);
+    = KIND("iteration", BRIDGE_COST_STAGES, true, LOOP_N_DETAILS, 0);
 const struct cost_kind bridge_cost_iface_kind
-    = KIND("update", BRIDGE_COST_IFACE_STAGES, false, TEXT_N_DETAILS);
+    = KIND("update", BRIDGE_COST_IFACE_STAGES, false, TEXT_N_DETAILS, 1024);
 static const struct cost_kind command_kind
-    = KIND("command", COMMAND_STAGES, true, TEXT_N_DETAILS);
+    = KIND("command", COMMAND_STAGES, true, TEXT_N_DETAILS, 0);
+static const struct cost_kind message_kind
+    = KIND("message", MESSAGE_STAGES, true, TEXT_N_DETAILS, 256);
 
 /* The main thread's, created by bridge_cost_init(). */
-enum { LOOP, IFACES, COMMANDS, N_ACCOUNTS };
+enum { LOOP, IFACES, COMMANDS, MESSAGES, N_ACCOUNTS };
 static struct cost_recorder *recorders[N_ACCOUNTS];
 static pthread_t main_thread;
 
@@ -80,7 +92,7 @@ static struct cost_span loop;
 static enum bridge_cost_stage loop_stage;
 static uint64_t loop_details[LOOP_N_DETAILS];
 
-/* Returns the class of 'name', a type of interface or a command. */
+/* Returns the class of 'name', a type of interface or message or a command. */
 static size_t
 get_class(const char *name)
 {
@@ -122,6 +134,17 @@ get_text_details(uint64_t *details, const void *strings_, size_t n)
     }
     ovs_strlcpy((char *) details, ds_cstr(&s), max + 1);
     ds_destroy(&s);
+}
+
+/* Makes 'name' of 'group' the key that 'span''s event is counted for. */
+static void
+set_who(struct cost_span *span, const char *name, const char *group)
+{
+    uint64_t high = hash_string(name, hash_string(group, 0));
+
+    span->who[0].id = high << 32 | hash_string(name, hash_string(group, 1));
+    span->who[0].name = name;
+    span->who[0].group = group;
 }
 
 /* Main loop. */
@@ -189,6 +212,7 @@ void
 bridge_cost_iface_stop(struct cost_span *span, const char *name,
                        const char *type)
 {
+    set_who(span, name, "");
     cost_span_end(span, BRIDGE_COST_IFACE_ROW, get_class(type),
                   get_text_details, &name, 1);
     loop_details[N_INTERFACES]++;
@@ -213,6 +237,42 @@ bridge_cost_trace_command(int argc, const char *argv[], bool done)
         cost_span_finish(&span, cost_span_now(&loop), get_class(argv[0]), NULL,
                          &details);
         loop_details[N_COMMANDS]++;
+    }
+}
+
+/* Accounts for the OpenFlow message 'oh' from 'peer', "BRIDGE<->TARGET", which
+ * is about to be handled, or has been, and may be gone, if 'done'.  What
+ * handles it may free it, so that its type is read before. */
+void
+bridge_cost_trace_message(const char *peer, const struct ofp_header *oh,
+                          bool done)
+{
+    static char name[COST_TEXT_MAX];
+    static struct cost_span span;
+    static const char *type;
+
+    if (!loop.recorder) {
+        return;
+    } else if (!done) {
+        char *end;
+        enum ofpraw raw;
+
+        type = ofpraw_decode(&raw, oh) ? "bad" : ofpraw_get_name(raw);
+
+        /* A client that connects again is the same one. */
+        cost_copy_text(name, peer);
+        end = strrchr(name, '#');
+        if (end && end[1] && !end[1 + strspn(end + 1, "0123456789")]) {
+            *end = '\0';
+        }
+        cost_span_open(&span, recorders[MESSAGES], true, cost_span_now(&loop));
+        set_who(&span, type, name);
+    } else {
+        const char *text = name;
+        const struct cost_details details = { get_text_details, &text, 1 };
+
+        cost_span_finish(&span, cost_span_now(&loop), get_class(type), NULL,
+                         &details);
     }
 }
 
@@ -257,6 +317,9 @@ put_details(const char *account, const uint64_t *details, struct ds *s,
     } else if (!strcmp(account, "interfaces")) {
         ds_put_format(s, "interface %s", text);
         json_object_put_string(json, "interface", text);
+    } else if (!strcmp(account, "openflow")) {
+        ds_put_format(s, "from %s", text);
+        json_object_put_string(json, "peer", text);
     } else {
         ds_put_format(s, text[0] ? "arguments: %s" : "no arguments", text);
         json_object_put_string(json, "arguments", text);
@@ -268,18 +331,26 @@ void
 bridge_cost_init(void)
 {
     static const struct cost_kind *const kinds[N_ACCOUNTS] = {
-        &loop_kind, &bridge_cost_iface_kind, &command_kind
+        &loop_kind, &bridge_cost_iface_kind, &command_kind, &message_kind
     };
     static const char *const names[N_ACCOUNTS] = {
-        "main-loop", "interfaces", "commands"
+        "main-loop", "interfaces", "commands", "openflow"
+    };
+    static const struct cost_top tops[] = {
+        { .what = "message", .by = COST_BY_KEY, .kind = &message_kind },
+        { .what = "command", .by = COST_BY_CLASS, .kind = &command_kind },
+        { .what = "interface", .by = COST_BY_KEY,
+          .kind = &bridge_cost_iface_kind },
     };
     static const struct cost_report report = {
         .prefix = "bridge",
         .object = "account",
         .kinds = kinds,
         .n_kinds = ARRAY_SIZE(kinds),
-        .class_help = "iteration, a type of interface or the name of a "
-                      "command that has been counted",
+        .class_help = "iteration, or a type of interface, a command or a type "
+                      "of OpenFlow message that has been counted",
+        .tops = tops,
+        .n_tops = ARRAY_SIZE(tops),
         .put_details = put_details,
     };
 

@@ -20,11 +20,13 @@
 #include <stdbool.h>
 #include "cost-span.h"
 
+struct ofp_header;
+
 /* What the main loop costs.
  * =========================
  *
  * The main thread does one thing after the other, so a slow step delays
- * everything else.  There are three accounts:
+ * everything else.  There are four accounts:
  *
  *   - "main-loop": each event is an iteration of the loop.  The loop is in
  *     exactly one stage at any time, so that the stages add up to the whole.
@@ -34,6 +36,9 @@
  *
  *   - "commands": each event is an ovs-appctl command, and each command is a
  *     class.
+ *
+ *   - "openflow": each event is the handling of an OpenFlow message, and each
+ *     type of message is a class.
  *
  * Time that another account has, too, is not taken off a stage of the loop:
  * 'stats' includes the updates of interfaces, 'datapath' includes the upcalls
@@ -106,6 +111,8 @@ void bridge_cost_iface_stop(struct cost_span *, const char *name,
                             const char *type);
 
 void bridge_cost_trace_command(int argc, const char *argv[], bool done);
+void bridge_cost_trace_message(const char *peer, const struct ofp_header *,
+                               bool done);
 void bridge_cost_trace_addresses(bool done);
 void bridge_cost_trace_synchronize(bool done);
 

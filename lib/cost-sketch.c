@@ -1,0 +1,366 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#include <config.h>
+
+#include "cost-sketch.h"
+
+#include "cost-book.h"
+#include "openvswitch/dynamic-string.h"
+#include "util.h"
+
+#define MIN_ROWS 16
+
+/* Keys. */
+
+static void
+key_link(struct cost_keys *keys, size_t row)
+{
+    struct cost_key *key = &keys->rows[row];
+    uint16_t *head = cost_keys_head(keys, cost_load(&key->words[COST_ROW_ID]));
+
+    key->next = *head;
+    *head = row + 1;
+}
+
+static size_t
+keys_size(size_t n)
+{
+    return sizeof(struct cost_keys) + n * sizeof(struct cost_key);
+}
+
+/* Returns a copy of 'old' with more rows, 'max' at most, or, if that is NULL,
+ * a new list, for a thread to count in. */
+struct cost_keys *
+cost_keys_grow(const struct cost_keys *old, size_t max)
+{
+    size_t n = old ? cost_load(&old->n) : 0;
+    size_t size = MIN(old ? 2 * old->size : MIN_ROWS, max);
+    struct cost_keys *keys = cost_alloc(keys_size(size));
+
+    keys->size = size;
+    keys->max = max;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < COST_ROW_WORDS; j++) {
+            cost_store(&keys->rows[i].words[j],
+                       cost_load(&old->rows[i].words[j]));
+        }
+        key_link(keys, i);
+    }
+    cost_store(&keys->n, n);
+    return keys;
+}
+
+/* Frees 'keys', which may be NULL, and no thread may be using any more. */
+void
+cost_keys_destroy(struct cost_keys *keys)
+{
+    if (keys) {
+        cost_free(keys, keys_size(keys->size));
+    }
+}
+
+static uint64_t
+key_events(const struct cost_key *key)
+{
+    return (cost_load(&key->words[COST_ROW_EVENTS])
+            + cost_load(&key->words[COST_ROW_LOST]));
+}
+
+/* Returns the row of 'keys', which is full, with the fewest events.  All have
+ * as many as the one that was returned last, or more, so that rows that were
+ * passed by need not be looked at again until no other has as few: on average,
+ * this takes a few steps, of any sequence of keys. */
+static size_t
+find_fewest(struct cost_keys *keys)
+{
+    uint64_t fewest = UINT64_MAX;
+    size_t found = 0;
+
+    for (size_t i = 0; i < keys->size && fewest > cost_load(&keys->floor);
+         i++) {
+        size_t row = (keys->next + i) & (keys->size - 1);
+
+        if (key_events(&keys->rows[row]) < fewest) {
+            fewest = key_events(&keys->rows[row]);
+            found = row;
+        }
+    }
+    keys->next = found + 1;
+    return found;
+}
+
+/* Copies 'src' to 'dst'.  If it does not fit, "..." replaces the rest, without
+ * cutting a UTF-8 character. */
+void
+cost_copy_text(char dst[COST_TEXT_MAX], const char *src)
+{
+    size_t len = strlen(src);
+
+    if (len >= COST_TEXT_MAX) {
+        len = COST_TEXT_MAX - sizeof "...";
+        while (len && (src[len] & 0xc0) == 0x80) {
+            len--;
+        }
+        memcpy(dst, src, len);
+        src = "...";
+        dst += len;
+        len = strlen(src);
+    }
+    memcpy(dst, src, len + 1);
+}
+
+/* Returns a row for 'who', which has none yet. */
+static struct cost_key *
+insert_key(struct cost_keys *keys, const struct cost_list *list,
+           const struct cost_who *who)
+{
+    size_t n = cost_load(&keys->n);
+    bool replace = n == keys->size;
+    size_t row = replace ? find_fewest(keys) : n;
+    struct cost_key *key = &keys->rows[row];
+    uint64_t events = key_events(key);
+    struct cost_row new = { .id = who->id, .events = events, .error = events };
+    uint64_t words[COST_ROW_WORDS];
+    uint32_t seq;
+
+    if (replace) {
+        uint64_t id = cost_load(&key->words[COST_ROW_ID]);
+        uint16_t *p = cost_keys_head(keys, id);
+
+        while (*p != row + 1) {
+            p = &keys->rows[*p - 1].next;
+        }
+        *p = key->next;
+        cost_store(&keys->floor, events);
+        cost_increase(&keys->other_ns, cost_load(&key->words[COST_ROW_TIME]));
+    }
+
+    cost_copy_text(new.name, who->name);
+    if (who->group) {
+        cost_copy_text(new.group, who->group);
+    } else if (list->format_group) {
+        struct ds s = DS_EMPTY_INITIALIZER;
+
+        list->format_group(who->numbers, &s);
+        cost_copy_text(new.group, ds_cstr(&s));
+        ds_destroy(&s);
+    }
+    memcpy(words, &new, sizeof words);
+    seq = cost_seq_begin(&key->seq);
+    for (size_t i = 0; i < COST_ROW_WORDS; i++) {
+        cost_store(&key->words[i], words[i]);
+    }
+    cost_seq_end(&key->seq, seq);
+    key_link(keys, row);
+    if (!replace) {
+        atomic_store_explicit(&keys->n, n + 1, memory_order_release);
+    }
+    return key;
+}
+
+/* Counts an event of 'who' that took 'ns', or, if 'n_lost' is nonzero, as many
+ * lost ones, in 'keys', which are of 'list'.  Returns false if that has to
+ * grow first. */
+bool
+cost_keys_count(struct cost_keys *keys, const struct cost_list *list,
+                const struct cost_who *who, uint64_t ns, uint64_t n_lost)
+{
+    struct cost_key *key = cost_keys_find(keys, who->id);
+
+    if (OVS_UNLIKELY(!key)) {
+        if (cost_load(&keys->n) == keys->size && keys->size < keys->max) {
+            return false;
+        }
+        key = insert_key(keys, list, who);
+    }
+
+    if (OVS_UNLIKELY(n_lost)) {
+        uint32_t seq = cost_seq_begin(&key->seq);
+
+        cost_increase(&key->words[COST_ROW_LOST], n_lost);
+        cost_seq_end(&key->seq, seq);
+    } else {
+        cost_key_count(key, ns);
+    }
+    return true;
+}
+
+/* Sketches. */
+
+static int
+compare_ids(const void *a_, const void *b_)
+{
+    const struct cost_row *a = a_, *b = b_;
+
+    return (a->id != b->id ? (a->id < b->id ? -1 : 1)
+            : a->events != b->events ? (a->events < b->events ? 1 : -1)
+            : 0);
+}
+
+/* Most events first. */
+static int
+compare_events(const void *a_, const void *b_)
+{
+    const struct cost_row *a = a_, *b = b_;
+    uint64_t n_a = a->events + a->lost, n_b = b->events + b->lost;
+
+    return n_a != n_b ? (n_a < n_b ? 1 : -1) : 0;
+}
+
+static void
+sketch_sort(struct cost_sketch *sketch,
+            int (*compare)(const void *, const void *))
+{
+    if (sketch->n) {
+        qsort(sketch->rows, sketch->n, sizeof *sketch->rows, compare);
+    }
+}
+
+/* Frees what 'sketch' has. */
+void
+cost_sketch_uninit(struct cost_sketch *sketch)
+{
+    cost_free(sketch->rows, sketch->allocated * sizeof *sketch->rows);
+}
+
+/* Makes 'sketch' a copy of 'keys', in which another thread may be counting.
+ * Returns false if that thread seems to be stopped in the middle of it. */
+bool
+cost_sketch_read(struct cost_sketch *sketch, const struct cost_keys *keys)
+{
+    uint64_t n;
+    size_t n_unique = 0;
+
+    atomic_read_explicit(CONST_CAST(atomic_uint64_t *, &keys->n), &n,
+                         memory_order_acquire);
+    *sketch = (struct cost_sketch) {
+        .rows = cost_alloc(n * sizeof *sketch->rows),
+        .n = n,
+        .allocated = n,
+        .floor = cost_load(&keys->floor),
+        .other_ns = cost_load(&keys->other_ns),
+    };
+    for (size_t i = 0; i < n; i++) {
+        uint64_t words[COST_ROW_WORDS];
+
+        if (!cost_seq_copy(&keys->rows[i].seq, words, keys->rows[i].words,
+                           COST_ROW_WORDS)) {
+            return false;
+        }
+        memcpy(&sketch->rows[i], words, sizeof words);
+    }
+
+    /* A key that lost its row, and got another, may have been seen twice. */
+    sketch_sort(sketch, compare_ids);
+    for (size_t i = 0; i < n; i++) {
+        if (!i || sketch->rows[i].id != sketch->rows[n_unique - 1].id) {
+            sketch->rows[n_unique++] = sketch->rows[i];
+        }
+    }
+    sketch->n = n_unique;
+    return true;
+}
+
+/* Adds 'src' to 'dst', of which the 'max' rows with most events stay. */
+void
+cost_sketch_add(struct cost_sketch *dst, const struct cost_sketch *src,
+                size_t max)
+{
+    struct cost_sketch sum = {
+        .rows = cost_alloc((dst->n + src->n) * sizeof *sum.rows),
+        .allocated = dst->n + src->n,
+        .floor = dst->floor + src->floor,
+        .other_ns = dst->other_ns + src->other_ns,
+    };
+    size_t i = 0, j = 0;
+
+    while (i < dst->n || j < src->n) {
+        const struct cost_row *a = i < dst->n ? &dst->rows[i] : NULL;
+        const struct cost_row *b = j < src->n ? &src->rows[j] : NULL;
+        struct cost_row *row = &sum.rows[sum.n++];
+
+        if (a && b && a->id == b->id) {
+            *row = *a;
+            row->events += b->events;
+            row->error += b->error;
+            row->time_ns += b->time_ns;
+            row->max_ns = MAX(row->max_ns, b->max_ns);
+            row->lost += b->lost;
+            i++;
+            j++;
+        } else {
+            bool first = a && (!b || a->id < b->id);
+            uint64_t floor = first ? src->floor : dst->floor;
+
+            *row = first ? *a : *b;
+            row->events += floor;
+            row->error += floor;
+            i += first;
+            j += !first;
+        }
+    }
+    if (sum.n > max) {
+        sketch_sort(&sum, compare_events);
+        sum.floor = MAX(sum.floor, sum.rows[max].events + sum.rows[max].lost);
+        while (sum.n > max) {
+            sum.other_ns += sum.rows[--sum.n].time_ns;
+        }
+        sketch_sort(&sum, compare_ids);
+    }
+    cost_sketch_uninit(dst);
+    *dst = sum;
+}
+
+static void
+decrease(uint64_t *n, uint64_t old)
+{
+    *n -= MIN(*n, old);
+}
+
+/* Makes 'sketch' what has been counted since it was 'old'.  What a key may
+ * have, and its error, never decrease; the error only increases when the key
+ * gets a row again.  So the differences are a bound and its error, too, and
+ * exact for a key that has kept its row.  Maxima stay. */
+void
+cost_sketch_subtract(struct cost_sketch *sketch, const struct cost_sketch *old)
+{
+    size_t n = 0;
+
+    for (size_t i = 0, j = 0; i < sketch->n; i++) {
+        struct cost_row row = sketch->rows[i];
+        struct cost_row none = { .events = old->floor, .error = old->floor };
+        const struct cost_row *before = &none;
+
+        while (j < old->n && old->rows[j].id < row.id) {
+            j++;
+        }
+        if (j < old->n && old->rows[j].id == row.id) {
+            before = &old->rows[j];
+        }
+        decrease(&row.events, before->events);
+        decrease(&row.error, before->error);
+        row.error = MIN(row.error, row.events);
+        decrease(&row.time_ns, before->time_ns);
+        decrease(&row.lost, before->lost);
+        if (row.events || row.lost) {
+            sketch->rows[n++] = row;
+        }
+    }
+    sketch->n = n;
+    decrease(&sketch->floor, old->floor);
+    decrease(&sketch->other_ns, old->other_ns);
+}

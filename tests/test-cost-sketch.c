@@ -1,0 +1,350 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+/* Tests of lists of keys: "ovstest test-cost-sketch". */
+
+#include <config.h>
+#undef NDEBUG
+#include "cost-sketch.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cost-book.h"
+#include "openvswitch/dynamic-string.h"
+#include "ovs-thread.h"
+#include "ovstest.h"
+#include "util.h"
+
+enum {
+    N_KEYS = 100000, N_EVENTS = 1000000, N_ROWS = 128, N_THREADS = 4,
+    EVENT_NS = 10,
+};
+
+static void
+format_group(const uint64_t numbers[2], struct ds *s)
+{
+    ds_put_format(s, "%"PRIu64"-%"PRIu64, numbers[0], numbers[1]);
+}
+
+static const struct cost_list list = {
+    .max = N_ROWS, .format_group = format_group,
+};
+
+/* How often each key has been counted. */
+static uint64_t truth[N_KEYS];
+
+/* Counts an event of 'key', or 'n_lost' lost ones, in '*keys'. */
+static void
+count(struct cost_keys **keys, uint64_t key, uint64_t ns, uint64_t n_lost)
+{
+    struct cost_who who = {
+        .id = key + 1, .name = "key", .numbers = { key, key + 1 },
+    };
+
+    if (!*keys || !cost_keys_count(*keys, &list, &who, ns, n_lost)) {
+        struct cost_keys *old = *keys;
+
+        *keys = cost_keys_grow(old, list.max);
+        cost_keys_destroy(old);
+        ovs_assert(cost_keys_count(*keys, &list, &who, ns, n_lost));
+    }
+}
+
+static const struct cost_row *
+find(const struct cost_sketch *sketch, uint64_t key)
+{
+    const struct cost_row *found = NULL;
+
+    for (size_t i = 0; i < sketch->n; i++) {
+        ovs_assert(!i || sketch->rows[i - 1].id < sketch->rows[i].id);
+        if (sketch->rows[i].id == key + 1) {
+            found = &sketch->rows[i];
+        }
+    }
+    return found;
+}
+
+static void
+check_row(const struct cost_sketch *sketch, uint64_t key, uint64_t events,
+          uint64_t time_ns, uint64_t max_ns, uint64_t lost)
+{
+    const struct cost_row *row = find(sketch, key);
+    struct ds s = DS_EMPTY_INITIALIZER;
+
+    ds_put_format(&s, "%"PRIu64"-%"PRIu64, key, key + 1);
+    ovs_assert(row && row->events == events && !row->error
+               && row->time_ns == time_ns && row->max_ns == max_ns
+               && row->lost == lost && !strcmp(row->name, "key")
+               && !strcmp(row->group, ds_cstr(&s)));
+    ds_destroy(&s);
+}
+
+/* Fewer keys than rows: all is exact. */
+static void
+check_exact(void)
+{
+    uint64_t used = cost_memory_used();
+    struct cost_sketch sum = { .n = 0 }, old, new;
+    struct cost_keys *keys = NULL;
+
+    for (int i = 1; i <= 100; i++) {
+        for (int j = 0; j < i; j++) {
+            count(&keys, i, 1 + j, 0);
+        }
+    }
+    ovs_assert(cost_sketch_read(&old, keys));
+    count(&keys, 100, 1000, 0);
+    count(&keys, 7, 0, 5);
+    count(&keys, 101, 3, 0);
+    ovs_assert(cost_sketch_read(&new, keys));
+    ovs_assert(new.n == 101 && !new.floor && !new.other_ns);
+    for (int i = 1; i < 100; i++) {
+        check_row(&new, i, i, i * (i + 1) / 2, i, i == 7 ? 5 : 0);
+    }
+    check_row(&new, 100, 101, 6050, 1000, 0);
+
+    cost_sketch_add(&sum, &old, N_ROWS);
+    cost_sketch_add(&sum, &new, N_ROWS);
+    ovs_assert(sum.n == 101 && !sum.floor);
+    check_row(&sum, 7, 14, 56, 7, 5);
+    check_row(&sum, 100, 201, 11100, 1000, 0);
+    check_row(&sum, 101, 1, 3, 3, 0);
+
+    cost_sketch_subtract(&new, &old);
+    ovs_assert(new.n == 3 && !new.floor);
+    check_row(&new, 7, 0, 0, 7, 5);
+    check_row(&new, 100, 1, 1000, 1000, 0);
+    check_row(&new, 101, 1, 3, 3, 0);
+
+    ovs_assert(cost_memory_used() > used + 204 * sizeof(struct cost_row));
+    cost_sketch_uninit(&sum);
+    cost_sketch_uninit(&old);
+    cost_sketch_uninit(&new);
+    cost_keys_destroy(keys);
+    ovs_assert(cost_memory_used() == used);
+}
+
+/* Checks that the bounds in 'sketch', from 'n' events, hold. */
+static void
+check_bounds(const struct cost_sketch *sketch, uint64_t n)
+{
+    size_t n_found = 0;
+
+    ovs_assert(sketch->n <= N_ROWS);
+    for (uint64_t key = 0; key < N_KEYS; key++) {
+        const struct cost_row *row = NULL;
+
+        if (n_found < sketch->n && sketch->rows[n_found].id == key + 1) {
+            row = &sketch->rows[n_found++];
+        }
+        if (row) {
+            ovs_assert(truth[key] <= row->events);
+            ovs_assert(truth[key] >= row->events - row->error);
+        } else {
+            ovs_assert(truth[key] <= sketch->floor);
+            ovs_assert(truth[key] <= n / N_ROWS);
+        }
+    }
+    ovs_assert(n_found == sketch->n);
+}
+
+/* Returns the next number of a sequence that is always the same. */
+static uint32_t
+next_random(void)
+{
+    static uint64_t x;
+
+    x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return x >> 32;
+}
+
+/* Many more keys than rows, all alike, or the Kth as frequent as 1/K. */
+static void
+check_stream(bool zipf)
+{
+    struct cost_keys *threads[N_THREADS] = { NULL }, *keys = NULL;
+    struct cost_sketch old, new, one, sum = { .n = 0 };
+    uint64_t n = 0, time_ns = 0;
+
+    memset(truth, 0, sizeof truth);
+    for (int i = 0; i < N_EVENTS; i++) {
+        double u = next_random() / 4294967296.0;
+        uint64_t key = zipf ? exp(u * log(N_KEYS)) - 1 : u * N_KEYS;
+
+        if (i == N_EVENTS / 2) {
+            ovs_assert(cost_sketch_read(&old, keys));
+            check_bounds(&old, i);
+        }
+        truth[key]++;
+        count(&keys, key, EVENT_NS, 0);
+        count(&threads[i % N_THREADS], key, EVENT_NS, 0);
+    }
+
+    /* One thread: the rows share all events. */
+    ovs_assert(cost_sketch_read(&new, keys));
+    check_bounds(&new, N_EVENTS);
+    for (size_t i = 0; i < new.n; i++) {
+        const struct cost_row *row = &new.rows[i];
+
+        ovs_assert(row->time_ns == EVENT_NS * (row->events - row->error));
+        n += row->events;
+        time_ns += row->time_ns;
+    }
+    ovs_assert(n == N_EVENTS);
+    ovs_assert(time_ns + new.other_ns == EVENT_NS * (uint64_t) N_EVENTS);
+    if (zipf) {
+        ovs_assert(find(&new, 0) && !find(&new, 0)->error);
+    }
+
+    /* Several threads. */
+    for (int i = 0; i < N_THREADS; i++) {
+        ovs_assert(cost_sketch_read(&one, threads[i]));
+        cost_sketch_add(&sum, &one, N_ROWS);
+        cost_sketch_uninit(&one);
+        cost_keys_destroy(threads[i]);
+    }
+    check_bounds(&sum, N_EVENTS);
+    time_ns = sum.other_ns;
+    for (size_t i = 0; i < sum.n; i++) {
+        time_ns += sum.rows[i].time_ns;
+    }
+    ovs_assert(time_ns == EVENT_NS * (uint64_t) N_EVENTS);
+
+    /* A window.  Of the keys without a row, no more is known than before. */
+    for (size_t i = 0; i < old.n; i++) {
+        uint64_t key = old.rows[i].id - 1;
+
+        ovs_assert(truth[key] >= old.rows[i].events - old.rows[i].error);
+    }
+    cost_sketch_subtract(&new, &old);
+    if (zipf) {
+        check_row(&new, 0, find(&new, 0)->events,
+                  EVENT_NS * find(&new, 0)->events, EVENT_NS, 0);
+    }
+    cost_sketch_uninit(&sum);
+    cost_sketch_uninit(&old);
+    cost_sketch_uninit(&new);
+    cost_keys_destroy(keys);
+}
+
+/* What has been counted since. */
+static void
+check_window(void)
+{
+    struct cost_keys *keys = NULL;
+    struct cost_sketch old, new;
+
+    for (int i = 0; i < N_EVENTS; i++) {
+        if (i == N_EVENTS / 2) {
+            ovs_assert(cost_sketch_read(&old, keys));
+            memset(truth, 0, sizeof truth);
+        }
+
+        /* Other keys are frequent in the second half. */
+        double u = next_random() / 4294967296.0;
+        uint64_t key = exp(u * log(N_KEYS)) - 1;
+
+        key = i < N_EVENTS / 2 ? key : N_KEYS - 1 - key;
+        truth[key]++;
+        count(&keys, key, EVENT_NS, 0);
+    }
+    ovs_assert(cost_sketch_read(&new, keys));
+    cost_sketch_subtract(&new, &old);
+    check_bounds(&new, UINT64_MAX);
+    ovs_assert(find(&new, N_KEYS - 1));
+    cost_sketch_uninit(&old);
+    cost_sketch_uninit(&new);
+    cost_keys_destroy(keys);
+}
+
+static void
+check_text(void)
+{
+    char text[COST_TEXT_MAX];
+
+    cost_copy_text(text, "short");
+    ovs_assert(!strcmp(text, "short"));
+    cost_copy_text(text, "123456789012345678901234567890123456789");
+    ovs_assert(!strcmp(text, "123456789012345678901234567890123456789"));
+    cost_copy_text(text, "1234567890123456789012345678901234567890");
+    ovs_assert(!strcmp(text, "123456789012345678901234567890123456..."));
+    cost_copy_text(text, "12345678901234567890123456789012345\xc3\xa4 more");
+    ovs_assert(!strcmp(text, "12345678901234567890123456789012345..."));
+}
+
+static atomic_bool stop = false;
+
+static void *
+write_thread(void *keys_)
+{
+    struct cost_keys *keys = keys_;
+    bool done;
+
+    do {
+        for (int i = 0; i < 1000; i++) {
+            count(&keys, next_random() % 1000, EVENT_NS, 0);
+        }
+        atomic_read_relaxed(&stop, &done);
+    } while (!done);
+    return NULL;
+}
+
+/* A copy has each row as it was at one moment, and no key twice. */
+static void
+check_concurrent(void)
+{
+    struct cost_keys *keys = NULL;
+    pthread_t thread;
+
+    for (int i = 0; i < N_ROWS; i++) {
+        count(&keys, i, EVENT_NS, 0);
+    }
+    thread = ovs_thread_create("writer", write_thread, keys);
+    for (int i = 0; i < 2000; i++) {
+        struct cost_sketch sketch;
+
+        while (!cost_sketch_read(&sketch, keys)) {
+            cost_sketch_uninit(&sketch);
+        }
+        find(&sketch, 0);
+        for (size_t j = 0; j < sketch.n; j++) {
+            const struct cost_row *row = &sketch.rows[j];
+
+            ovs_assert(row->time_ns == EVENT_NS * (row->events - row->error));
+        }
+        cost_sketch_uninit(&sketch);
+    }
+    atomic_store_relaxed(&stop, true);
+    xpthread_join(thread, NULL);
+    cost_keys_destroy(keys);
+}
+
+static void
+test_cost_sketch_main(int argc OVS_UNUSED, char *argv[])
+{
+    set_program_name(argv[0]);
+    check_exact();
+    check_stream(true);
+    check_stream(false);
+    check_window();
+    check_text();
+    check_concurrent();
+    printf("ok\n");
+}
+
+OVSTEST_REGISTER("test-cost-sketch", test_cost_sketch_main);
