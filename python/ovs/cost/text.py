@@ -6,7 +6,7 @@ from __future__ import annotations
 import bisect
 import datetime
 import math
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ovs.cost import distribution as dist
 from ovs.cost import model
@@ -50,6 +50,11 @@ def us(ns: float) -> str:
 
 def real(value: float) -> str:
     return us(value * 1000)
+
+
+def estimate(stage: Optional[Distribution], events: int) -> str:
+    """Returns a mark if 'stage' is of a sample of the events."""
+    return "~" if stage and stage.sampled and 0 < stage.count < events else ""
 
 
 def plural(n: int, noun: str) -> str:
