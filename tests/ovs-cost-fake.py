@@ -83,7 +83,8 @@ class Switch:
         self.well = False               # Is nothing wrong?
         self.clock = "test"
         self.threads = ["new"]
-        self.tops: Dict[str, List[Dict[str, Any]]] = {}
+        self.tops: Dict[str, List[Dict[str, Any]]] = {}     # Of cost-top.
+        self.old = False                # A version without cost-top, -last?
 
     def account(self, report: str, kind: str, name: str,
                 datapath: str = "") -> Account:
@@ -259,6 +260,12 @@ class Switch:
                           for tid, name in enumerate(self.threads,
                                                      self.pid + 2))])
 
+    def cost_top(self, report: str, what: str) -> Dict[str, Any]:
+        rows = self.tops.get(f"{report} {what}", [])
+        return dict(self.head(report, "cost-top"), what=what, rows=rows, all={
+            "events": sum(row["events"] for row in rows),
+            "time_ns": sum(row["events"] * row["mean_ns"] for row in rows)})
+
     def cost_limit(self) -> Dict[str, Any]:
         return dict(self.head("revalidator", "cost-limit"), datapaths=[
             {"name": "netdev@ovs-netdev", "flow_limit": self.limit,
@@ -338,6 +345,8 @@ class Server(threading.Thread):
             reply = {"id": request["id"], "result": result, "error": None}
             if result is None:
                 reply["error"] = f"\"{command[0]}\" is not a valid command"
+            elif self.switch.old and "-last" in command:
+                reply["error"] = "unknown option \"-last\" (options are -n N)"
             text = json.dumps(reply).encode()
             if self.hang:
                 connection.sendall(text[:len(text) // 2])
@@ -357,8 +366,8 @@ class Server(threading.Thread):
             now = time.time()
             self.switch.run(min(now - self.switch.now_us / 1e6, 5))
             self.switch.now_us = int(now * 1e6)
-        if command == "upcall/cost-top" and self.switch.tops:
-            return {"rows": self.switch.tops[params[0]]}
+        if verb == "cost-top" and not self.switch.old:
+            return self.switch.cost_top(report, params[0])
         if verb == "cost-show" and report in self.switch.accounts:
             return self.switch.show(report)
         elif verb == "cost-slowest" and report in self.switch.accounts:

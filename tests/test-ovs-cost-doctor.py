@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
-from ovs.cost import doctor, model, recording, rules
+from ovs.cost import doctor, model, record, recording, rules
 from ovs.cost.distribution import Distribution
 
 HERE = Path(__file__).resolve().parent
@@ -95,6 +95,14 @@ def ask(switch: Any, _: Any) -> None:
     main_loop(switch, 5, openflow=2e8)
 
 
+def ask_all(switch: Any, _: Any) -> None:
+    ask(switch, _)
+    switch.tops["bridge message"] = [
+        {"name": name, "share": 0.5, "events": n, "mean_ns": ns}
+        for name, n, ns in (("OFPT_FLOW_MOD br0<->tcp:1.2.3.4", 9000, 1000),
+                            ("OFPST_FLOW request br0<->unix", 5, 10 ** 8))]
+
+
 def link_calls(switch: Any, _: Any) -> None:
     main_loop(switch, 5, netdev=2e8)
     events(switch, "netlink", "call", "link", "dump",
@@ -111,15 +119,16 @@ def poll(switch: Any, _: Any) -> None:
            {"total": 5e3}, 4)
 
 
-def top_rows(name: str) -> List[Dict[str, Any]]:
-    return [{"name": name, "share": 0.9, "events": 9000},
-            {"name": "p2", "share": 0.05, "events": 500},
-            {"name": "p3", "share": 0.05, "events": 500}]
+def top_rows(first: int, second: int, third: int) -> List[Dict[str, Any]]:
+    """Shares are of time, which is not what port and rule are judged by."""
+    return [{"name": name, "share": share, "events": events, "mean_ns": 1000}
+            for name, share, events in (("p1", 0.3, first), ("p3", 0.3, third),
+                                        ("p2", 0.4, second))]
 
 
-def top_of(what: str, name: str) -> Callable[[Any, Any], None]:
-    def change(_: Any, got: Any) -> None:
-        got.tops[SOURCE] = {what: top_rows(name)}
+def top_of(what: str) -> Callable[[Any, Any], None]:
+    def change(switch: Any, _: Any) -> None:
+        switch.tops[what] = top_rows(14000, 50500, 700)
     return change
 
 
@@ -168,10 +177,10 @@ CASES: Dict[str, Tuple[Callable[[Any, Any], None], str]] = {
     "starved": (starve, "pmd-c01/id:<9> is starved: for 9"),
     "main-loop-stalled": (dump, "by ovs-appctl bridge/dump-flows: "),
     "statistics-slow": (count_slowly, "Reading statistics takes the main "),
-    "port-makes-upcalls": (top_of("port", "p1"), "Port p1 makes most upcalls: "
-                           "90% (9,000), 2 other ports the rest"),
-    "rule-makes-upcalls": (top_of("rule", "cookie 0x5"),
-                           "Rule cookie 0x5 makes most upcalls: 90%"),
+    "port-makes-upcalls": (top_of("upcall port"), "Port p1 makes most upcalls:"
+                           " 90% (9,000), 2 other ports the rest"),
+    "rule-makes-upcalls": (top_of("upcall rule"), "Rule p1 makes most upcalls:"
+                           " 90% (9,000 of a sample), 2 other rules the "),
     "revalidators-wait": (lock, "revalidators wait for a lock "),
     "rtnl": (stall_puts, "flow puts wait for the kernel (RTNL)"),
     "main-thread-polls": (poll, "The main thread polls ports of type system"),
@@ -184,6 +193,8 @@ class TestDoctor(base.InTemporary):         # type: ignore
     def switch(self) -> Any:
         switch = fake.Switch(START)
         switch.well, switch.clock = True, "tsc"
+        switch.tops = {"upcall port": top_rows(5000, 50000, 200),
+                       "upcall rule": top_rows(5000, 50000, 200)}
         switch.run(1, 50)
         return switch
 
@@ -200,6 +211,9 @@ class TestDoctor(base.InTemporary):         # type: ignore
                 got.add(SOURCE, switch.show(report))
             got.add(SOURCE, switch.cost_limit())
             got.add(SOURCE, switch.cost_threads())
+            for report, whats in record.TOPS.items():
+                for what in whats:
+                    got.add(SOURCE, switch.cost_top(report, what))
         got.finish()
         return got
 
@@ -251,6 +265,7 @@ class TestDoctor(base.InTemporary):         # type: ignore
         """What stalls the main thread."""
         for change, words in (
                 (ask, "by OpenFlow (a controller, ovs-ofctl): "),
+                (ask_all, "by OpenFlow (OFPST_FLOW request br0<->unix): "),
                 (link_calls, "kernel links, mostly Netlink (link)")):
             found = self.findings(self.after(change))
             self.assertEqual(list(found), ["main-loop-stalled"])
@@ -303,22 +318,37 @@ class TestDoctor(base.InTemporary):         # type: ignore
         status, out, _ = self.run_main(*live, "--json")
         self.assertEqual(status, 1)
         self.assertEqual(json.loads(out)["findings"][0]["rule"], "starved")
-        switch.well, switch.tops = True, {"port": top_rows("p1"), "rule": []}
-        status, out, _ = self.run_main(*live)
-        server.close()
+        # Of a window, all that a reply has counts.
+        switch.well = True
+        switch.tops = {"upcall port": top_rows(9000, 500, 500)}
+        self.assertEqual(self.run_main(*live), (0, "", ""))
+        server.commands.clear()
+        status, out, _ = self.run_main(*live, "--last", "5m")
         self.assertEqual((status, out.splitlines()[0]), (
             1, "Port p1 makes most upcalls: 90% (9,000), 2 other ports the "
             "rest."))
+        self.assertEqual([c for c in server.commands if "5m" not in c],
+                         [["set-options", "--format", "json"]])
+        switch.old = True
+        self.assertEqual(self.run_main(*live), (
+            0, "", f"ovs-cost: {self.path('s')}: an older version, without "
+            "bridge/cost-top, upcall/cost-top\n"))
+        status, out, err = self.run_main(*live, "-l", "10s")
+        self.assertEqual((status, out), (2, ""))
+        self.assertIn("s: an older version, without \"-last\" (options", err)
+        server.close()
         self.assertEqual(self.run_main(*live)[0], 2)
+        for bad in ["-l", "7s"], ["-i", "none"]:
+            with self.assertRaises(SystemExit):
+                self.run_main(*live, *bad)
+        self.assertEqual(self.run_main(*live, "a.jsonl")[0], 2)
 
     def test_few(self) -> None:
         """Few events, or a short time, say nothing."""
         def change(switch: Any, got: Any) -> None:
             lose("upcall", "upcall", "netdev@ovs-netdev", "lost", "lock", 5
                  )(switch, got)
-            top_of("port", "p1")(switch, got)
-            for row in got.tops[SOURCE]["port"]:
-                row["events"] //= 100
+            switch.tops["upcall port"] = top_rows(5080, 50005, 210)
             switch.threads.append("pmd-c09/id:9")
         got = self.after(change)
         got.threads[SOURCE][-1]["threads"][-1]["last"] = {

@@ -15,7 +15,9 @@ import pwd
 import random
 import re
 import resource
+import shutil
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,7 +27,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 from unittest import mock
 
-from ovs.cost import compare, distribution, main, model, otlp, record
+from ovs.cost import charts, compare, distribution, main, model, otlp, record
 from ovs.cost import html as page
 from ovs.cost import picture, recording, text, top
 from ovs.cost.distribution import OVERFLOW, Distribution, Negative
@@ -488,7 +490,7 @@ class TestRecording(InTemporary):
         got = recording.load(paths, silent)
         events = {}
         for source in got.sources():
-            total = main.recorded(got, source, "upcall")
+            total = model.add_up(got.windows(source, "upcall"))
             assert total
             events[source] = total.totals[SUM].total.events
         host = json.loads(head)["host"]
@@ -519,7 +521,7 @@ class TestRecording(InTemporary):
         self.assertLess(len(short.replies[source, "upcall"]), 20)
         totals = []
         for got in whole, short:
-            total = main.recorded(got, source, "upcall")
+            total = model.add_up(got.windows(source, "upcall"))
             assert total
             body = total.totals[SUM].total
             totals.append((body.events, body.stages["total"].sum,
@@ -534,7 +536,7 @@ class TestRecording(InTemporary):
         with mock.patch.object(recording.Recording, "MAX_REPLIES", 8):
             both = recording.load([self.path("two"), self.path("one")],
                                   silent)
-        total = main.recorded(both, source, "upcall")
+        total = model.add_up(both.windows(source, "upcall"))
         assert total
         self.assertEqual(total.totals[SUM].total.events, 59 * 60)
 
@@ -594,9 +596,9 @@ class TestRecording(InTemporary):
         lines = Path(self.path("all.jsonl")).read_text().splitlines(True)
         for name, part in (("one", lines[1:20]), ("two", lines[20:])):
             Path(self.path(name)).write_text(lines[0] + "".join(part))
-        total = main.recorded(
-            recording.load([self.path("two"), self.path("one")], silent),
-            f"{json.loads(lines[0])['host']}/ovs-vswitchd", "upcall")
+        got = recording.load([self.path("two"), self.path("one")], silent)
+        total = model.add_up(got.windows(
+            f"{json.loads(lines[0])['host']}/ovs-vswitchd", "upcall"))
         assert total
         self.assertEqual(total.totals[SUM].total.events, 300)
         self.assertEqual(
@@ -734,6 +736,45 @@ class TestReport(InTemporary):
 
         Parser().feed(out)
         self.assertEqual(stack, [])
+
+    def test_summary(self) -> None:
+        """What is wrong is on top, with a link; whole numbers are shown as
+        such; no chart has more than five curves, or one bar."""
+        self.record("r.jsonl")
+        _, out, _ = self.run_main("report", self.path("r.jsonl"))
+        title = re.search(r"<h1>(.*?)</h1>", out)
+        assert title
+        self.assertRegex(title[1], r"^\S+/ovs-vswitchd, 2026-11-21 21:45 UTC, "
+                         "5 s$")
+        links = re.findall(r'<p><a href="#([^"]*)">(.*?)</a>', out)
+        self.assertIn("is starved: ", "".join(line for _, line in links))
+        for anchor, _ in links:
+            self.assertIn(f'id="{anchor}"', out)
+        self.assertRegex(out, "<tr><td>threads</td><td>10</td>"
+                         "(<td>2</td>){5}<td>(&le; )?2</td>")
+        self.assertRegex(out, r"<tr><td>limit</td><td>10</td><td>[\d,.]+</td>"
+                         r"<td>~[\d,]+</td>")
+        for svg in re.findall('aria-label="Percentiles".*?</svg>', out):
+            self.assertLessEqual(svg.count("<polyline"), 5)
+        for svg in re.findall(r'viewBox="0 0 350 150".*?</svg>', out):
+            self.assertGreater(svg.count("<rect"), 1)
+        self.assertIn("Time of each stage, ms per s (~ from a sample)", out)
+        _, out, _ = self.run_main("report", "--title", "a<b",
+                                  self.path("r.jsonl"))
+        self.assertIn("<h1>a&lt;b</h1>", out)
+
+    def test_scaled(self) -> None:
+        """The stages of a sample add up to the time of all events."""
+        self.record("r.jsonl", 2, rate=400)
+        got = recording.load([self.path("r.jsonl")], silent)
+        source, = got.sources()
+        windows = got.windows(source, "upcall")
+        columns = charts.Columns(windows, SUM)
+        body = windows[0].totals[SUM].total
+        self.assertLess(body.stages["parse"].count, body.events)
+        self.assertAlmostEqual(
+            sum(columns._spent(name)[0] for name, _ in body.parts()),
+            body.stages["total"].sum / 1e6)
 
     def test_svg(self) -> None:
         """The picture is whole, has a card for each chart and legible names,
@@ -890,8 +931,10 @@ class TestDiff(InTemporary):
             "--fail-if", "mean:total:+1%", "--fail-if", "p99:burst/send:+1%")
         self.assertEqual(status, 0)
         for line in out.splitlines():
-            if "%" in line and not line.lstrip().startswith("stage"):
-                self.assertRegex(line, r"no change|noise unknown")
+            self.assertRegex(line, "^[AB]: pmd-c01|^Fewer |: no change$|^$")
+        _, out, _ = self.run_main("diff", "-a", self.path("a.jsonl"),
+                                  self.path("a.jsonl"))
+        self.assertRegex(out, r"total +mean .*no change")
 
     def test_slower(self) -> None:
         def slow(switch: Any, _i: int) -> None:
@@ -910,6 +953,43 @@ class TestDiff(InTemporary):
                                        "p50:upcall/total:-20%")[0], 1)
         self.assertEqual(self.run_main("diff", a, b, "--fail-if",
                                        "rate:upcall/events:+1%")[0], 0)
+
+    def test_order(self) -> None:
+        """What matters most is first, with what explains it."""
+        def change(switch: Any, i: int) -> None:
+            if i:
+                account = switch.account("upcall", "upcall",
+                                         "netdev@ovs-netdev",
+                                         "netdev@ovs-netdev").total
+                account.counters["flows"]["flow-limit"] += 100 + 7 * i
+                account.stages["install"].sum += 10 ** 9
+                account.stages["total"].sum += 10 ** 9
+
+        def well(switch: Any, i: int) -> None:
+            switch.well = True
+            change(switch, i)
+        self.record("a.jsonl", 14, rate=100)
+        self.record("b.jsonl", 14, change=change, rate=100)
+        self.record("c.jsonl", 14, change=well, rate=100)
+        a, b, c = map(self.path, ("a.jsonl", "b.jsonl", "c.jsonl"))
+        _, out, _ = self.run_main("diff", a, b)
+        starved = "pmd-c01/id:<9> is starved: "
+        for name in "A", "B":
+            self.assertIn(f"{name}: {starved}", out)
+        self.assertIn("\nB: netdev@ovs-netdev: the flow limit, ", out)
+        advice = "Fewer events are no improvement where threads had no CPU."
+        self.assertIn(f"\n{advice}\n", out)
+        sections = out.split("\n\n")
+        self.assertRegex(sections[1], (
+            r"^upcalls \(userspace\): A 1,300 in 13.0 s, B 1,300 in 13.0 s\n"
+            r" +stage .*\n  flow-limit +1/s +0.00 +1\d\d.* new .*\n"
+            r"  (total|install) +mean .*\n  (install|total) +mean .*"))
+        self.assertEqual(sections[1].count("\n"), 4)
+        for section in sections[2:]:
+            self.assertRegex(section, "^.*: no change\\s*$")
+        _, out, _ = self.run_main("diff", c, c)
+        self.assertNotIn("starved", out)
+        self.assertNotIn("Fewer", out)
 
     def test_one_bucket(self) -> None:
         """A percentile that is one bucket higher may be so by nothing."""
@@ -945,7 +1025,9 @@ class TestDiff(InTemporary):
         status, _, err = self.run_main("diff", a, a, "--fail-if",
                                        "mean:nonsense:+5%")
         self.assertEqual(status, 2)
-        self.assertIn("nothing of that name", err)
+        self.assertIn("nothing of that name in both recordings, which have ",
+                      err)
+        self.assertIn(" flow-limit, ", err)
 
     def test_coverage(self) -> None:
         """The 95% interval of a mean's change has the true change in 95% of
@@ -1056,18 +1138,34 @@ class TestTarget(InTemporary):
         self.assertTrue(got.threads)
         self.assertEqual(len(got.errors), 1)
         self.assertEqual({c[0] for c in self.server.commands},
-                         {"set-options", "cost/show",
+                         {"set-options", "cost/show", "upcall/cost-top",
+                          "bridge/cost-top",
                           *(f"{r}/cost-slowest" for r in model.REPORTS)})
         status, _, err = self.run_main("record", "-t", self.path("s"), "-o",
                                        path)
         self.assertEqual(status, 2)
         self.assertIn("exists already", err)
 
+    def test_arguments(self) -> None:
+        for args, words in (
+                (["-i", "none"], '"none" is no positive number'),
+                (["-i", "inf"], '"inf" is no positive number'),
+                (["-T", "-1"], '"-1" is no positive number'),
+                (["--accounts", "1.5"], '"1.5" is no whole number')):
+            with contextlib.redirect_stderr(io.StringIO()) as err:
+                with self.assertRaises(SystemExit):
+                    main.main(["record", *args])
+            self.assertIn(words, err.getvalue())
+        Path(self.path("b")).write_bytes(bytes(range(128, 256)))
+        self.assertEqual(self.run_main("show", self.path("b")), (
+            2, "", f"ovs-cost: {self.path('b')}: no recording\n"))
+
     def test_nothing(self) -> None:
         status, _, err = self.run_main("record", "-t", self.path("absent"),
                                        "-d", "0.01", "-o", self.path("r"))
-        self.assertEqual(status, 2)
-        self.assertIn("nothing was recorded", err)
+        self.assertEqual((status, err.count("\n")), (2, 1))
+        self.assertIn("absent: No such file", err)
+        self.assertFalse(os.path.exists(self.path("r")))
 
     def test_full_disk(self) -> None:
         """A disk that is full is an error, and what was written before is
@@ -1152,8 +1250,9 @@ class TestTarget(InTemporary):
         target.command = command                # type: ignore
         line, = poller.round(False)
         self.assertEqual(line["error"], busy)
-        self.assertEqual(len(poller.round(False)), 3)
-        self.assertEqual(commands, ["cost/show"] * 2)
+        self.assertEqual(len(poller.round(False)), 5)
+        self.assertEqual(commands, ["cost/show"] * 2
+                         + ["upcall/cost-top"] * 2)
         target.close()
 
 
@@ -1169,7 +1268,144 @@ class TestTop(InTemporary):
         self.assertEqual((status, err), (0, ""))
         self.assertEqual(out.count("ovs-cost top"), 2)
         self.assertRegex(out, r"upcalls \(userspace\) +\d")
-        self.assertRegex(out, r"bursts +\d")
+        self.assertRegex(out, r"bursts +~\d")
+        self.assertRegex(out, r"main loop +\d")
+        self.assertEqual(len(re.findall(
+            r"(?m)^pmd-c01/id:<9> is starved: ", out)), 2)
+
+    def watch(self, change: Callable[[Any], None] = lambda s: None,
+              path: str = "s") -> Any:
+        """Returns what has seen an interval of a fake switch."""
+        switch = fake.Switch(START)
+        switch.well, switch.clock = True, "tsc"
+        switch.run(1, 50)
+        server = fake.Server(self.path(path), switch)
+        server.start()
+        watch = top.Watch([Target(self.path(path))], model.REPORTS, 20)
+        watch.poll()
+        switch.run(2, 100)
+        change(switch)
+        watch.poll()
+        server.close()
+        watch.pollers[0].target.close()
+        return watch
+
+    def test_screen(self) -> None:
+        """All that is said fits in a terminal of any size, or is scrolled
+        to."""
+        watch = self.watch()
+        self.assertEqual(watch.verdict,
+                         "nothing is wrong, as far as the doctor sees")
+        for columns, rows in (80, 24), (40, 10), (200, 50), (300, 100):
+            view = top.View(model.REPORTS)
+            for key in "034h":
+                view.key(key)
+                lines = top.screen(watch, view, columns, rows)
+                self.assertEqual(len(lines), rows)
+                self.assertLessEqual(max(map(len, lines)), columns)
+                self.assertIn("last 2.0 s", lines[0])
+            view.key("h")
+            view.key("0")
+            text_ = "\n".join(top.screen(watch, view, columns, rows))
+            # The last column that there is room for is there.
+            for word in ["mostly", "ms/s"] + ["max", "events/s"] * (
+                    columns >= 80) + ["lost", "p50"] * (columns >= 200):
+                self.assertIn(word, text_)
+            self.assertIn("receive", text_)
+            view.key("3")
+            seen = set()
+            for _ in range(100):
+                lines = top.screen(watch, view, columns, rows)
+                seen.update(lines)
+                if not lines[-1].startswith("-- "):
+                    break
+                view.key("\x1b[6~")
+            self.assertEqual(lines[-1], "h: help")
+            self.assertEqual({line[:columns] for line
+                              in top.render(watch.cases, view)} - seen, set())
+            view.key("\x1b[5~")
+            offset = view.offset
+            view.key("\x1bOB")
+            self.assertEqual(view.offset, offset + 1)
+            view.key("1")
+            self.assertEqual(view.offset, 0)
+
+    def test_verdict(self) -> None:
+        def starve(switch: Any) -> None:
+            switch.well = False
+            switch.start_us -= 10 ** 7
+        watch = self.watch(starve)
+        self.assertIn("is starved", watch.verdict)
+        view = top.View(model.REPORTS)
+        self.assertTrue(top.screen(watch, view, 40, 10)[1].startswith(
+            "pmd-c01/id:<9> is starved: for"))
+        gone = top.Watch([Target(self.path("gone"))], model.REPORTS, 20)
+        gone.poll()
+        gone.poll()
+        self.assertIn("No such file", str(top.screen(gone, view, 80, 24)))
+
+    def test_mostly(self) -> None:
+        body = model.Body("upcall")
+        body.events = 10
+        body.stages = {"parse": of(100), "translate": of(300),
+                       "total": of(400)}
+        body.counters = {"flows": {"installed": 9, "flow-limit": 1},
+                         "lost": {"lock": 0}}
+        rows = [{"name": n, "share": s} for n, s in (
+            ("p1", 0.1), ("p5", 0.82), ("a\nb", 0.08))]
+        self.assertEqual(top.mostly(body), "translate 75%")
+        self.assertEqual(top.mostly(body, [rows]), "p5 82%")
+        self.assertEqual(top.mostly(body, [rows[:2]]), "translate 75%")
+        rows[1]["name"] = "br0 table=0 cookie=0x25"
+        self.assertEqual(top.mostly(body, [[], rows]), "cookie=0x25 82%")
+        body.counters["flows"]["flow-limit"] = 5
+        self.assertEqual(top.mostly(body, [rows]), "flow-limit 50%")
+        self.assertEqual(top.mostly(model.Body("call")), "")
+
+    @unittest.skipUnless(shutil.which("tmux"), "there is no tmux")
+    def test_tmux(self) -> None:
+        """In a real terminal, which changes its size meanwhile."""
+        switch = fake.Switch(int(time.time() * 1e6) - 10 ** 6)
+        switch.run(1, 50)
+        server = fake.Server(self.path("s"), switch, live=True)
+        server.start()
+
+        def tmux(*args: str) -> str:
+            return subprocess.run(
+                ["tmux", "-f", "/dev/null", "-S", self.path("t"), *args],
+                check=True, stdout=subprocess.PIPE, text=True).stdout
+
+        def wait_for(*words: str) -> str:
+            deadline = time.monotonic() + 60
+            while True:
+                seen = tmux("capture-pane", "-p", "-t", "0")
+                if all(word in seen for word in words):
+                    return seen
+                self.assertLess(time.monotonic(), deadline, seen)
+                time.sleep(0.1)
+
+        tmux("new-session", "-d", "-x", "80", "-y", "24", sys.executable,
+             "-c", "import sys; from ovs.cost import main; main.main("
+             f"['top', '-i', '0.5', '-t', {self.path('s')!r}])")
+        try:
+            wait_for("mostly", "is starved", "h: help")
+            tmux("send-keys", "h")
+            wait_for("PgUp, PgDn")
+            tmux("send-keys", "h", "3")
+            seen = wait_for("main loop: ", " more lines")
+            tmux("send-keys", "PPage", "NPage")
+            wait_for("h: help")
+            self.assertLessEqual(max(map(len, seen.splitlines())), 80)
+            tmux("resize-window", "-t", "0", "-x", "40", "-y", "10")
+            tmux("send-keys", "0")
+            wait_for("mostly")
+            tmux("resize-window", "-t", "0", "-x", "200", "-y", "50")
+            wait_for("p50 (us)", "lost", "upcalls (userspace)")
+            tmux("send-keys", "q")
+        finally:
+            server.close()
+            subprocess.run(["tmux", "-S", self.path("t"), "kill-server"],
+                           check=False, stderr=subprocess.DEVNULL)
 
     def test_keys(self) -> None:
         view = top.View(model.REPORTS)
@@ -1193,6 +1429,10 @@ class TestTop(InTemporary):
             body.events = events
             body.stages["total"] = of(*[ns] * events)
             bodies.append(top.Row(f"e{events}", body))
+        own = [top.Row(n, bodies[1].body) for n in ("cost/show",
+                                                    "upcall/cost-top")]
+        self.assertEqual([r.name for r in top.ordered(own + bodies, "max")],
+                         ["e3", "e5", "e4", "cost/show", "upcall/cost-top"])
         names = {sort: [r.name for r in top.ordered(bodies, sort)]
                  for sort in top.SORTS}
         self.assertEqual(names["time"], ["e3", "e5", "e4"])

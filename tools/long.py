@@ -85,6 +85,11 @@ def demo(job: Job) -> None:
     job.add("all of it", PASS)
 
 
+def cases(job: Job) -> None:
+    run(t.TOP / "tools/cases", job.ovs)
+    job.add("all of it", PASS)
+
+
 def bench(job: Job) -> None:
     run(t.TOP / "bench/run", "--quick", job.build / "stock", job.ovs)
     job.add("all of it", PASS)
@@ -124,6 +129,8 @@ def tsan(job: Job) -> None:
 STEPS: List[Tuple[str, str, Callable[[Job], None]]] = [
     ("demo", "the demo, which compares what it sent with what was counted",
      demo),
+    ("cases", "switches in trouble, of which ovs-cost doctor says what it is",
+     cases),
     ("bench", "all benchmarks, quickly", bench),
     ("arm64", "a build for arm64, and unit tests of it, emulated",
      lambda job: cross(job, "aarch64-linux-gnu",

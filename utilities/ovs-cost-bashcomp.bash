@@ -31,6 +31,9 @@ _ovs_cost() {
             mapfile -t COMPREPLY < <(compgen -W \
                 "html svg png text csv" -- "$cur")
             return ;;
+        -l|--last)
+            mapfile -t COMPREPLY < <(compgen -W "10s 1m 5m 15m" -- "$cur")
+            return ;;
         --fail-if)
             mapfile -t COMPREPLY < <(compgen -W \
                 "mean:total: p50:total: p99:total: rate:events:" -- "$cur")
@@ -39,11 +42,11 @@ _ovs_cost() {
 
     case $command in
         top) options="$live --batch --count" ;;
-        doctor) options="$live --json" ;;
+        doctor) options="$live --last --json" ;;
         record) options="$live --duration --output --rotate --keep" ;;
         show) options="--reports --hist --thread --slowest --recorded" ;;
         report) options="--format --output --reports --title" ;;
-        diff) options="--fail-if" ;;
+        diff) options="--all --fail-if" ;;
         merge) options="--output --all" ;;
         convert) options="--to" ;;
         *)

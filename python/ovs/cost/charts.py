@@ -12,6 +12,7 @@ from ovs.cost.model import Account, Body, Key, Window
 from ovs.cost.recording import Recording
 
 MAX_COLUMNS = 120               # Of charts over time.
+MAX_CURVES = 5                  # In one chart.
 
 
 class Chart(NamedTuple):
@@ -45,6 +46,7 @@ class Section:
         seconds = max(self.total.seconds, 1e-6)
         return (f"{text.count(body.events)} in {self.total.seconds:.1f} s, "
                 f"{text.real(body.events / seconds)} per second, "
+                f"{text.estimate(body.whole, body.events)}"
                 f"{text.real(body.time_ns / seconds / 1e6)} ms per s"
                 + (f", {text.count(body.lost)} lost"
                    if "lost" in body.counters else ""))
@@ -56,6 +58,8 @@ class Section:
     def charts(self) -> List[Chart]:
         """Returns all but histograms."""
         times = self._drawable(True)
+        curves = sorted(sorted(enumerate(times),
+                               key=lambda t: -t[1][1].sum)[:MAX_CURVES])
         charts = []
         if times:
             charts += [
@@ -63,8 +67,8 @@ class Section:
                       "99%, dot 99.9%, ring maximum",
                       svg.box_plots(times, svg.time_label)),
                 Chart("Percentile curves", svg.percentile_curves(
-                    times, svg.time_label),
-                    [(n, i) for i, (n, _) in enumerate(times)])]
+                    curves, svg.time_label),
+                    [(n, i) for i, (n, _) in curves])]
         columns = Columns(self.windows, self.key)
         if len(columns.times) > 1:
             charts += columns.charts([n for n, _ in times])
@@ -75,7 +79,8 @@ class Section:
     def histograms(self, is_time: bool) -> List[Chart]:
         """Returns those of times, or of numbers."""
         return [Chart(n, svg.histogram(n, s, labeller(s), i))
-                for i, (n, s) in enumerate(self._drawable(is_time))]
+                for i, (n, s) in enumerate(self._drawable(is_time))
+                if len(s.buckets or ()) > 1]
 
     def _flow_limit(self) -> List[Chart]:
         """Returns the flow limit over time, if it is known."""
@@ -89,7 +94,7 @@ class Section:
                         points[move["time_us"]] = move["to"]
                 points[reply["now_us"]] = item["flow_limit"]
         data = [(text.printable(n), sorted(p.items()))
-                for n, p in series.items() if p]
+                for n, p in series.items() if p][:MAX_CURVES]
         if not data:
             return []
         first = min(start, int(min(p[0][0] for _, p in data)))
@@ -140,7 +145,10 @@ class Columns:
         if names:
             colors = [stages.index(n) if n in stages else i
                       for i, n in enumerate(names)]
-            charts.append(Chart("Time of each stage, ms per s", svg.stacked(
+            charts.append(Chart("Time of each stage, ms per s" + (
+                " (~ from a sample)" if any(
+                    text.estimate(stage, body.events) for body in self.bodies
+                    for _, stage in body.parts()) else ""), svg.stacked(
                 self.times, names, [self._spent(name) for name in names],
                 colors, title="Time of each stage"),
                 list(zip(names, colors))))
@@ -160,17 +168,29 @@ class Columns:
         """Returns the milliseconds of a stage in each second."""
         row = []
         for i, body in enumerate(self.bodies):
-            stage = body.stages.get(name)
-            took = 0.0
-            if stage and stage.count:
-                took = stage.sum * (body.events / stage.count
-                                    if stage.sampled else 1)
+            # Of a sample, the stages add up to all events' time.
+            parts = dict(body.parts())
+            whole = sum(stage.sum for stage in parts.values())
+            took = parts[name].sum if name in parts else 0
+            if took and parts[name].sampled:
+                took *= body.time_ns / whole
             row.append(took / 1e6 / self.seconds(i))
         return row
 
 
 def labeller(stage: Distribution) -> Callable[[float], str]:
     return svg.time_label if stage.is_time else svg.number_label
+
+
+def title_of(recording: Recording) -> str:
+    """Returns what, when and how long a recording is of."""
+    sources = recording.sources()
+    times = [reply.now_us for replies in recording.replies.values()
+             for reply in (replies[0], replies[-1])] or [0]
+    return ((text.printable(sources[0] or "A reply") if len(sources) == 1
+             else f"{len(sources)} switches")
+            + f", {text.when(min(times))[:16]} UTC, "
+            f"{(max(times) - min(times)) / 1e6:.0f} s")
 
 
 def sections(recording: Recording, source: str,

@@ -6,10 +6,11 @@ from __future__ import annotations
 import math
 import random
 import re
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import (Callable, Dict, List, NamedTuple, Optional, Sequence, Set,
+                    Tuple)
 
 from ovs.cost import distribution as dist
-from ovs.cost import model, text
+from ovs.cost import doctor, model, text
 from ovs.cost.distribution import Distribution
 from ovs.cost.model import Body, Key, Window
 from ovs.cost.recording import Recording
@@ -21,6 +22,7 @@ EVENTS = "events"               # The stage that the rate is of.
 MAX_BLOCKS = 24
 MIN_BLOCKS = 5                  # With fewer, nothing is known of the noise.
 RESAMPLES = 400
+UNSURE = 0.1                    # Changes that are shown if noise is unknown.
 BUCKET = 2 ** (1 / (1 << dist.SCALE))   # By which percentiles move.
 
 
@@ -60,11 +62,12 @@ class Side:
         self.n_windows += len(windows)
         self.n_sources += 1
 
-    @property
-    def rate(self) -> float:
-        """Events per second, of all sources."""
-        return (self.total.events * self.n_sources / self.seconds
-                if self.seconds else 0.0)
+    def load(self, stage: str) -> float:
+        """Returns the time per second of a stage, or of all if it is ""."""
+        d = self.total.stages.get(stage)
+        if not d or not d.is_time or stage in self.total.columns.apart:
+            return 0.0 if stage else self.total.time_ns / (self.seconds or 1)
+        return d.sum / (self.seconds or 1)
 
 
 def sides(recording: Recording) -> Dict[Tuple[str, Key], Side]:
@@ -190,18 +193,25 @@ def compare(a: Side, b: Side, seed: int = 1) -> List[Row]:
         return Row(stage, metric, x, y, change, low, high,
                    "no change" if noise else "", is_time)
 
-    rates = []
-    for wa, wb in draws:
-        n_a, s_a, n_b, s_b = (sum(w * v for w, v in zip(weights, values))
-                              for weights, values in (
-            (wa, [x.body.events for x in a.blocks]),
-            (wa, [x.seconds for x in a.blocks]),
-            (wb, [x.body.events for x in b.blocks]),
-            (wb, [x.seconds for x in b.blocks])))
-        if n_a and s_a and s_b:
-            rates.append((n_b * b.n_sources / s_b)
-                         / (n_a * a.n_sources / s_a) - 1)
-    rows = [row(EVENTS, RATE, a.rate, b.rate, rates, False)]
+    def rate(name: str, count: Callable[[Body], int]) -> Row:
+        rates = []
+        counts = [[(count(x.body) * side.n_sources, x.seconds)
+                   for x in side.blocks] for side in (a, b)]
+        for draw in draws:
+            (n_a, s_a), (n_b, s_b) = (
+                [sum(w * c[i] for w, c in zip(weights, blocks))
+                 for i in (0, 1)] for weights, blocks in zip(draw, counts))
+            if n_a and s_a and s_b:
+                rates.append((n_b / s_b) / (n_a / s_a) - 1)
+        return row(name, RATE, *(
+            count(side.total) * side.n_sources / side.seconds
+            if side.seconds else 0.0 for side in (a, b)), rates, False)
+
+    rows = [rate(EVENTS, lambda body: body.events)]
+    for group, members in b.total.counters.items():
+        for name in members:
+            rows.append(rate(name, lambda body: body.counters.get(
+                group, {}).get(name, 0)))
 
     names = list(a.total.stages) + [n for n in b.total.stages
                                     if n not in a.total.stages]
@@ -232,7 +242,7 @@ class Limit:
     """A change that is too much: METRIC:[KIND/]STAGE:+N% or -N%."""
 
     RE = re.compile(r"^(mean|p50|p90|p99|p99\.9|rate):(?:([a-z]+)/)?"
-                    r"([a-z ]+):([+-])(\d+(?:\.\d+)?)%$")
+                    r"([a-z -]+):([+-])(\d+(?:\.\d+)?)%$")
 
     def __init__(self, spec: str) -> None:
         match = self.RE.match(spec)
@@ -274,55 +284,76 @@ def _change(row: Row) -> str:
     return f"{100 * row.change:+.1f}%"
 
 
-def diff(a: Recording, b: Recording,
-         limits: Sequence[Limit]) -> Tuple[List[str], bool]:
-    """Returns the text of a comparison, and whether a limit was exceeded.
+def _findings(a: Recording, b: Recording) -> List[str]:
+    """Returns what is wrong with either, which may explain changes."""
+    lines = [f"{name}: {finding['sentence']}"
+             for name, recording in (("A", a), ("B", b))
+             for finding in doctor.findings(recording)]
+    return lines + ["Fewer events are no improvement where threads had no CPU."
+                    ] * any("starved" in line for line in lines)
+
+
+def diff(a: Recording, b: Recording, limits: Sequence[Limit],
+         everything: bool) -> Tuple[str, bool]:
+    """Returns the text of a comparison, of what has changed or 'everything',
+    what matters most first, and whether a limit was exceeded.
 
     Raises ValueError if a limit is of something that is not in both."""
-    lines: List[str] = []
     failed: List[str] = []
     in_a, in_b = sides(a), sides(b)
-    for report in model.REPORTS:
-        for key in sorted(k for r, k in in_a if r == report):
-            side_a, side_b = in_a[report, key], in_b.get((report, key))
-            if (not side_b or (side_a.total.is_empty
-                               and side_b.total.is_empty)):
-                continue
-            if lines:
-                lines.append("")
-            lines += [f"{model.kind_title(key)}: A "
-                      f"{text.count(side_a.total.events)} in "
-                      f"{side_a.seconds:.1f} s, B "
-                      f"{text.count(side_b.total.events)} in "
-                      f"{side_b.seconds:.1f} s",
-                      f"  {'stage (us)':10} {'':5} {'A':>9} {'B':>9} "
-                      f"{'change':>8}  95% interval (%)"]
-            last = ""
-            for row in compare(side_a, side_b):
-                name = "" if row.stage == last else row.stage
-                last = row.stage
-                metric = "1/s" if row.metric == RATE else row.metric
-                spread = ("" if row.low is None or row.high is None else
-                          f"  [{_bound(row.low)}, {_bound(row.high)}]")
-                verdict = {"": "", "?": "  noise unknown",
-                           "no change": "  no change"}[row.verdict]
-                lines.append(f"  {name:10} {metric:5} {number(row, row.a):>9}"
-                             f" {number(row, row.b):>9} "
-                             f"{_change(row):>8}{spread}{verdict}")
-                for limit in limits:
-                    if limit.exceeded(key.kind, row):
-                        failed.append(f"{limit.spec}: {key.kind} {row.stage} "
-                                      f"{row.metric} changed by "
-                                      f"{_change(row)}")
-            if min(len(side_a.blocks), len(side_b.blocks)) < MIN_BLOCKS:
-                lines.append(f"  (noise unknown: there are fewer than "
-                             f"{MIN_BLOCKS} intervals)")
+    sections: List[Tuple[float, List[str]]] = []
+    names: Set[str] = set()
+    for report, key in in_a:
+        side_a, side_b = in_a[report, key], in_b.get((report, key))
+        if not side_b or side_a.total.is_empty and side_b.total.is_empty:
+            continue
+        rows = compare(side_a, side_b)
+        # Stages follow rates of events and counters.
+        rows.sort(key=lambda row: (
+            row.metric != RATE, -abs(row.b - row.a) if row.metric == RATE
+            else -abs(side_a.load(row.stage) - side_b.load(row.stage)),
+            row.stage))
+        names.update(row.stage for row in rows)
+        few = min(len(side_a.blocks), len(side_b.blocks)) < MIN_BLOCKS
+        failed += [f"{limit.spec}: {key.kind} {row.stage} {row.metric} "
+                   f"changed by {_change(row)}" for row in rows
+                   for limit in limits if limit.exceeded(key.kind, row)]
+        rows = [row for row in rows if everything or not row.verdict
+                or (row.verdict == "?" and (row.change is None or (
+                    few and abs(row.change) > UNSURE)))]
+        lines = [
+            f"{model.kind_title(key)}: A {text.count(side_a.total.events)} in "
+            f"{side_a.seconds:.1f} s, B {text.count(side_b.total.events)} in "
+            f"{side_b.seconds:.1f} s" + ("" if rows else ": no change")]
+        if rows:
+            lines.append(f"  {'stage (us)':12} {'':5} {'A':>9} {'B':>9} "
+                         f"{'change':>8}  95% interval (%)")
+        last = ""
+        for row in rows:
+            name = "" if row.stage == last else row.stage
+            last = row.stage
+            metric = "1/s" if row.metric == RATE else row.metric
+            spread = ("" if row.low is None or row.high is None else
+                      f"  [{_bound(row.low)}, {_bound(row.high)}]")
+            verdict = {"": "", "?": "  noise unknown",
+                       "no change": "  no change"}[row.verdict]
+            lines.append(f"  {name:12} {metric:5} {number(row, row.a):>9}"
+                         f" {number(row, row.b):>9} "
+                         f"{_change(row):>8}{spread}{verdict}")
+        if few:
+            lines.append(f"  (noise unknown: there are fewer than "
+                         f"{MIN_BLOCKS} intervals)")
+        sections.append((max((abs(
+            side_a.load(row.stage) - side_b.load(row.stage))
+            for row in rows), default=-1.0), lines))
     for limit in limits:
         if not limit.seen:
             raise ValueError(f"{limit.spec}: there is nothing of that name in "
-                             "both recordings")
-    if not lines:
-        lines.append("nothing happened that could be compared")
-    if failed:
-        lines += [""] + [f"FAILED {f}" for f in failed]
-    return lines, bool(failed)
+                             "both recordings, which have "
+                             + ", ".join(sorted(names)))
+    parts = [_findings(a, b)] + [
+        lines for _, lines in sorted(sections, key=lambda s: -s[0])] + [
+        [f"FAILED {f}" for f in failed]]
+    if not sections:
+        parts.append(["nothing happened that could be compared"])
+    return "\n\n".join("\n".join(p) for p in parts if p), bool(failed)

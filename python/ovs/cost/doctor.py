@@ -14,7 +14,7 @@ from ovs.cost import model, text
 from ovs.cost.record import Poller, warn
 from ovs.cost.recording import Recording
 from ovs.cost.rules import RULES, SEVERITIES, Case
-from ovs.cost.target import CommandError, Target
+from ovs.cost.target import Target
 
 
 def diagnose(case: Case) -> Iterator[Dict[str, Any]]:
@@ -46,19 +46,51 @@ def cases(recording: Recording) -> Iterator[Tuple[str, Case]]:
                           for r in (replies[0], replies[-1])]
         yield source, Case(
             windows, recording.limits.get(source, [{}])[-1],
-            recording.threads.get(source, []), recording.tops.get(source, {}),
+            recording.threads.get(source, []),
+            {what: rows(replies[0], replies[-1]) for (of, what), replies
+             in recording.tops.items() if of == source},
             clocks, processors.get(source.split("/")[0], 0))
 
 
-def watch(targets: Sequence[Target], seconds: float,
+def rows(first: Dict[str, Any], last: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Returns the rows of 'last', a reply to cost-top, without what they had
+    in 'first', with shares of events."""
+    old = {row["name"]: row for row in first["rows"]}
+    n = last["all"]["events"] - first["all"]["events"]
+    if first is last or first["pid"] != last["pid"] or n < 0:
+        old, n = {}, last["all"]["events"]
+    found = []
+    for row in last["rows"]:
+        before = old.get(row["name"], {"events": 0, "mean_ns": 0})
+        events = row["events"] - before["events"]
+        if events > 0:
+            found.append({
+                "name": row["name"], "events": events,
+                "share": events / max(n, events),
+                "ns": (row["events"] * row["mean_ns"]
+                       - before["events"] * before["mean_ns"])})
+    return found
+
+
+def findings(recording: Recording) -> List[Dict[str, Any]]:
+    """Returns what is wrong with all sources, worst first."""
+    return sorted((dict(finding, source=source.strip("/"))
+                   for source, case in cases(recording)
+                   for finding in diagnose(case)),
+                  key=lambda f: (SEVERITIES.index(f["severity"]),
+                                 -f["numbers"]["share"]))
+
+
+def watch(targets: Sequence[Target], seconds: float, last: str,
           recording: Recording) -> List[str]:
-    """Adds what 'targets' do in the next 'seconds' to 'recording'.  Returns
-    what went wrong."""
+    """Adds what 'targets' do in the next 'seconds', or did in the 'last' ones
+    if that is not empty, to 'recording'.  Returns what went wrong."""
     recording.headers.append({"processors": os.cpu_count() or 0})
     pollers = [Poller(target, model.REPORTS, 100) for target in targets]
-    for wait in seconds, 0.0:
+    options = ["-last", last] if last else []
+    for wait in (0.0,) if last else (seconds, 0.0):
         for poller in pollers:
-            for line in poller.round(False):
+            for line in poller.round(False, *options):
                 if "reply" in line:
                     recording.add(f"/{poller.target.name}", line["reply"])
         if all(poller.failed for poller in pollers):
@@ -67,35 +99,30 @@ def watch(targets: Sequence[Target], seconds: float,
             print(f"looking for {wait:g} s ...", file=sys.stderr)
         time.sleep(wait)
     for poller in pollers:
-        for what in ("port", "rule") if not poller.failed else ():
-            try:
-                reply = poller.target.command("upcall/cost-top", what)
-                recording.tops.setdefault(f"/{poller.target.name}", {})[
-                    what] = reply["rows"]
-            except CommandError:
-                pass                    # It does not have the command.
-    return [poller.failed for poller in pollers if poller.failed]
+        unknown = sorted(command for _, command in poller.unknown)
+        if unknown:
+            warn(f"{poller.target.name}: an older version, without "
+                 + ", ".join(unknown))
+    return [poller.failed.replace(
+        "unknown option \"-last\"", f"{poller.target.name}: an older version, "
+        "without \"-last\"") for poller in pollers if poller.failed]
 
 
-def render(findings: List[Dict[str, Any]], many: bool) -> Iterator[str]:
+def render(found: List[Dict[str, Any]], many: bool) -> Iterator[str]:
     """Yields lines of text, with sources if there are many."""
-    for finding in findings:
+    for finding in found:
         where = text.printable(finding["source"]) + ": " if many else ""
         yield f"{where}{finding['sentence']}."
         for line in (finding["advice"].replace("`", ""),
                      "See: " + "; ".join(finding["commands"]),
                      f"More: {finding['more']}"):
-            for part in textwrap.wrap(line, 75, break_on_hyphens=False):
+            for part in textwrap.wrap(line, 71, break_on_hyphens=False):
                 yield f"    {part}"
 
 
 def run(recording: Recording, errors: List[str], as_json: bool) -> int:
     """Prints what is wrong, worst first.  Returns the exit status."""
-    findings = [dict(finding, source=source.strip("/"))
-                for source, case in cases(recording)
-                for finding in diagnose(case)]
-    findings.sort(key=lambda f: (SEVERITIES.index(f["severity"]),
-                                 -f["numbers"]["share"]))
+    found = findings(recording)
     errors += sorted({f"{source.strip('/')}: accounting is off"
                       for (source, _), replies in recording.replies.items()
                       if not replies[-1].sample_interval})
@@ -103,8 +130,8 @@ def run(recording: Recording, errors: List[str], as_json: bool) -> int:
         warn(error)
     if as_json:
         print(json.dumps({"version": model.VERSION, "errors": errors,
-                          "findings": findings}))
+                          "findings": found}))
     else:
-        for line in render(findings, len(recording.sources()) > 1):
+        for line in render(found, len(recording.sources()) > 1):
             print(line)
-    return 2 if errors or not recording.replies else 1 if findings else 0
+    return 2 if errors or not recording.replies else 1 if found else 0

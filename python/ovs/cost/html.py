@@ -7,7 +7,7 @@ from html import escape
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ovs.cost import distribution as dist
-from ovs.cost import charts, model, svg, text
+from ovs.cost import charts, doctor, model, svg, text
 from ovs.cost.charts import Chart, Section
 from ovs.cost.model import Body
 from ovs.cost.recording import Recording
@@ -82,6 +82,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def meter(fraction: float) -> str:
+    if fraction == 1:
+        return "all"
     width = min(max(100 * fraction, 0), 100)
     return (f'<span class="meter"><i style="width:{width:.1f}%"></i></span> '
             f"{100 * fraction:.1f}%")
@@ -95,15 +97,18 @@ def stage_table(body: Body) -> str:
     """The table of a report, of stages in time, then of numbers."""
     rows = []
     sampled = {name for name, stage in body.stages.items()
-               if stage.sampled and 0 < stage.count < body.events}
+               if text.estimate(stage, body.events)}
     for name, stage in body.stages.items():
         if stage.count:
+            # Numbers in a bucket of several are not known as such.
+            about = ("~" if not stage.is_time and stage.min != stage.max
+                     and stage.bounds[-1] >= len(stage.bounds) else "")
             rows.append(
                 [name_cell(name) + (" *" if name in sampled else ""),
                  text.count(stage.count),
-                 (text.us(stage.mean) if stage.is_time
-                  else text.real(stage.mean))]
-                + [text.cell(stage, stage.percentile(p))
+                 (text.us(stage.mean) if stage.is_time else
+                  text.real(stage.mean).replace(".00", ""))]
+                + [about + text.cell(stage, stage.percentile(p))
                    for _, p in dist.PERCENTILES]
                 + [("" if stage.max_exact else "&le; ")
                    + text.cell(stage, stage.max),
@@ -202,24 +207,13 @@ def section(part: Section, anchor: str) -> str:
     noun = model.OBJECTS.get(part.report, "account")
     parts.append('<div class="grid">' + "".join([
         breakdown("class", account.classes),
-        breakdown("thread", _threads(of_kind.values())),
+        breakdown("thread", model.threads(of_kind.values())),
         breakdown(noun, {k.name: a.total for k, a in of_kind.items()})
         if len(of_kind) > 1 else ""]) + "</div>")
     parts.append(counters(account.total))
     parts.append(slowest(part.recording, part.source, part.report,
                          part.key.kind))
     return "".join(parts)
-
-
-def _threads(accounts: Any) -> Dict[str, Body]:
-    threads: Dict[str, Body] = {}
-    for account in accounts:
-        for name, body in account.threads.items():
-            if name in threads:
-                threads[name].merge(body)
-            else:
-                threads[name] = body.copy()
-    return threads
 
 
 def headline(recording: Recording) -> str:
@@ -247,8 +241,23 @@ def headline(recording: Recording) -> str:
                  "stages of"], rows) + "</details>")
 
 
+def summary(recording: Recording, anchors: Dict[Tuple[str, str], str]) -> str:
+    """What is wrong, with links to where it is seen."""
+    lines = []
+    for finding in doctor.findings(recording):
+        report = finding["commands"][0].split()[1].split("/")[0]
+        anchor = anchors.get((finding["source"], report),
+                             next(iter(anchors.values())))
+        lines.append(f'<p><a href="#{anchor}">'
+                     f"{name_cell(finding['source'])}: "
+                     f"{name_cell(finding['sentence'])}.</a> "
+                     + name_cell(finding["advice"].replace("`", "")) + "</p>")
+    return "".join(lines) or "<p>The doctor finds nothing wrong.</p>"
+
+
 def page(recording: Recording, title: str, reports: Sequence[str]) -> str:
     """Returns the page."""
+    anchors: Dict[Tuple[str, str], str] = {}
     links: List[str] = []
     parts: List[str] = []
     sources = recording.sources()
@@ -260,6 +269,7 @@ def page(recording: Recording, title: str, reports: Sequence[str]) -> str:
             for part in charts.sections(recording, source, report):
                 anchor = escape(f"{report}-{part.key.kind}-"
                                 f"{part.key.datapath}-{n}")
+                anchors.setdefault((source.strip("/"), report), anchor)
                 links.append(f'<a href="#{anchor}">'
                              f"{name_cell(part.title)}</a>")
                 parts.append(section(part, anchor))
@@ -278,5 +288,7 @@ def page(recording: Recording, title: str, reports: Sequence[str]) -> str:
             "'none'; style-src 'unsafe-inline'; img-src data:\">"
             '<link rel="icon" href="data:,">'
             f"<title>{escape(title)}</title><style>{STYLE}</style></head>"
-            f"<body><h1>{escape(title)}</h1>{headline(recording)}"
+            f"<body><h1>{escape(title)}</h1>"
+            f"{summary(recording, anchors) if links else ''}"
+            f"{headline(recording)}"
             f"<nav>{' '.join(links)}</nav>{''.join(parts)}</body></html>\n")

@@ -12,10 +12,10 @@ import os
 import socket
 import sys
 import time
-from typing import Dict, List, Optional, Sequence, Set
+from typing import Dict, Iterator, List, Optional, Sequence, Set
 
-from ovs.cost import compare, doctor, html, model, otlp, picture, record
-from ovs.cost import text, top
+from ovs.cost import charts, compare, doctor, html, model, otlp, picture
+from ovs.cost import record, text, top
 from ovs.cost import recording as rec
 from ovs.cost.distribution import PERCENTILES, Unmergeable
 from ovs.cost.picture import NoLibrary
@@ -31,17 +31,16 @@ DEFAULT_TARGET = "ovs-vswitchd"
 
 
 def positive(value: str) -> float:
-    number = float(value)
-    if not number > 0:
-        raise argparse.ArgumentTypeError(f"{value} is not positive")
-    return number
+    with contextlib.suppress(ValueError):
+        if 0 < float(value) < float("inf"):
+            return float(value)
+    raise argparse.ArgumentTypeError(f"\"{value}\" is no positive number")
 
 
 def positive_int(value: str) -> int:
-    number = int(value)
-    if number <= 0:
-        raise argparse.ArgumentTypeError(f"{value} is not positive")
-    return number
+    if positive(value) % 1:
+        raise argparse.ArgumentTypeError(f"\"{value}\" is no whole number")
+    return int(float(value))
 
 
 def accounts(value: str) -> int:
@@ -104,6 +103,9 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("file", nargs="*", metavar="FILE",
                      help="recordings (default: watch the targets for an "
                      "interval)")
+    sub.add_argument("-l", "--last", choices=("10s", "1m", "5m", "15m"),
+                     default="", help="say at once what was wrong in the last "
+                     "10 seconds to 15 minutes, as the switch knows it")
     sub.add_argument("--json", action="store_true", help="for programs")
 
     sub = commands.add_parser("record", help="write reports to a file")
@@ -138,12 +140,13 @@ def make_parser() -> argparse.ArgumentParser:
                      help="(default: standard output)")
     sub.add_argument("-r", "--reports", type=report_names, metavar="REPORT",
                      help="only these reports")
-    sub.add_argument("--title",
-                     default="What ovs-vswitchd spends its time on")
+    sub.add_argument("--title", help="(default: host, daemon, date, length)")
 
     sub = commands.add_parser("diff", help="compare two recordings")
     sub.add_argument("a", metavar="A")
     sub.add_argument("b", metavar="B")
+    sub.add_argument("-a", "--all", action="store_true",
+                     help="also what has not changed")
     sub.add_argument("--fail-if", type=limit, action="append", default=[],
                      metavar="METRIC:[KIND/]STAGE:+N%%",
                      help="exit with status 1 if there is such a change, "
@@ -161,65 +164,56 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def make_targets(args: argparse.Namespace) -> List[Target]:
-    return [Target(name, args.timeout)
-            for name in args.target or [DEFAULT_TARGET]]
+@contextlib.contextmanager
+def targets_of(args: argparse.Namespace) -> Iterator[List[Target]]:
+    targets = [Target(name, args.timeout)
+               for name in args.target or [DEFAULT_TARGET]]
+    try:
+        yield targets
+    finally:
+        for target in targets:
+            target.close()
 
 
 def cmd_top(args: argparse.Namespace) -> int:
-    with contextlib.ExitStack() as stack:
-        targets = make_targets(args)
-        for target in targets:
-            stack.callback(target.close)
+    with targets_of(args) as targets:
         return top.run(targets, args.reports, args.accounts, args.interval,
                        args.count, args.batch)
 
 
 def cmd_doctor(args: argparse.Namespace) -> int:
     if args.file:
+        if args.target or args.last:
+            warn("recordings, or --target and --last: not both")
+            return EXIT_TROUBLE
         return doctor.run(rec.load(args.file, warn), [], args.json)
     recording = Recording()
-    with contextlib.ExitStack() as stack:
-        targets = make_targets(args)
-        for target in targets:
-            stack.callback(target.close)
-        errors = doctor.watch(targets, args.interval, recording)
+    with targets_of(args) as targets:
+        errors = doctor.watch(targets, args.interval, args.last, recording)
     recording.finish()
     return doctor.run(recording, errors, args.json)
 
 
 def cmd_record(args: argparse.Namespace) -> int:
-    targets = make_targets(args)
     path = args.output or time.strftime(
         f"ovs-cost-{socket.gethostname()}-%Y%m%d-%H%M%S.jsonl.gz",
         time.gmtime())
-    head = rec.header([t.name for t in targets], args.interval)
+    head = rec.header(args.target or [DEFAULT_TARGET], args.interval)
     try:
         writer = rec.Writer(path, head, int(args.rotate * 1e6),
                             max(args.keep, 0))
     except FileExistsError:
         warn(f"{path}: exists already")
         return EXIT_TROUBLE
-    try:
+    with contextlib.closing(writer), targets_of(args) as targets:
         n = record.record(targets, args.reports, args.accounts, args.interval,
                           args.duration, writer, warn)
-    finally:
-        writer.close()
-        for target in targets:
-            target.close()
     if not n:
-        warn(f"{path}: nothing was recorded")
+        os.unlink(path)                 # It is known already why.
         return EXIT_TROUBLE
     if not args.output:
         print(path)
     return 0
-
-
-def recorded(recording: Recording, source: str,
-             report: str) -> Optional[model.Window]:
-    """Returns all that happened while 'source' was recorded, or None if
-    nothing can be said."""
-    return model.add_up(recording.windows(source, report))
 
 
 def as_reply(window: model.Window, like: model.Reply) -> model.Reply:
@@ -243,7 +237,7 @@ def shown(recording: Recording, source: str, report: str,
         return None
     if not only_recorded:
         return replies[-1]
-    window = recorded(recording, source, report)
+    window = model.add_up(recording.windows(source, report))
     return as_reply(window, replies[-1]) if window else None
 
 
@@ -274,10 +268,11 @@ def cmd_show(args: argparse.Namespace) -> int:
 def cmd_report(args: argparse.Namespace) -> int:
     recording = rec.load(args.file, warn)
     reports = args.reports or recording.reports()
+    title = args.title or charts.title_of(recording)
     if args.format == "html":
-        data = html.page(recording, args.title, reports)
+        data = html.page(recording, title, reports)
     elif args.format in ("svg", "png"):
-        data = picture.svg_of(recording, args.title, reports)
+        data = picture.svg_of(recording, title, reports)
     elif args.format == "text":
         data = "".join(line + "\n" for source in recording.sources()
                        for report in reports
@@ -332,9 +327,10 @@ def as_csv(recording: Recording, reports: Sequence[str]) -> str:
 
 
 def cmd_diff(args: argparse.Namespace) -> int:
-    lines, failed = compare.diff(rec.load([args.a], warn),
-                                 rec.load([args.b], warn), args.fail_if)
-    print("\n".join(lines))
+    result, failed = compare.diff(rec.load([args.a], warn),
+                                  rec.load([args.b], warn), args.fail_if,
+                                  args.all)
+    print(result)
     return EXIT_FAILED_IF if failed else 0
 
 
@@ -347,7 +343,7 @@ def cmd_merge(args: argparse.Namespace) -> int:
         hosts.update(h.get("host", "") for h in recording.headers)
         for (source, report), replies in recording.replies.items():
             window = (model.everything(replies[-1]) if args.all
-                      else recorded(recording, source, report))
+                      else model.add_up(recording.windows(source, report)))
             if window is None:
                 continue
             if report not in sums:

@@ -520,6 +520,15 @@ def _sum_up(accounts: Iterable[Account]) -> Dict[Key, Account]:
     return totals
 
 
+def threads(accounts: Iterable[Account]) -> Dict[str, Body]:
+    """Returns what each thread did in 'accounts', of one kind."""
+    found: Dict[str, Body] = {}
+    for account in accounts:
+        for name, body in account.threads.items():
+            found.setdefault(name, Body(body.kind)).merge(body)
+    return found
+
+
 def kind_title(key: Key) -> str:
     """Returns what the events of a sum are called."""
     if key.kind == "upcall":

@@ -6,7 +6,8 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import (Any, Callable, Dict, Iterator, List, Optional, Sequence,
+                    Set, Tuple)
 
 from ovs.cost import text
 from ovs.cost.recording import Writer
@@ -15,6 +16,7 @@ from ovs.cost.target import (CommandError, Target, TargetError,
 
 SLOWEST_INTERVAL = 30.0         # Seconds between those of cost-slowest.
 OPTIONS = ("-hist", "-thread")  # Of cost-show.
+TOPS = {"upcall": ("port", "rule"), "bridge": ("message",)}     # Of cost-top.
 
 
 class Poller:
@@ -52,14 +54,7 @@ class Poller:
                 self.together = True
             self.pid = reply["pid"]
 
-    def show(self, report: str, *options: str) -> Optional[Any]:
-        """Returns a reply to cost-show, or None if there is no such
-        report."""
-        return self._command(f"{report}/cost-show", *options, "-n",
-                             self.accounts)
-
-    def _show_together(self, reports: Sequence[str],
-                       *options: str) -> Optional[List[Any]]:
+    def _show_together(self, *options: str) -> Optional[List[Any]]:
         """Returns the replies of cost/show, one request that takes the target
         less than one for each report, or None if it, or one of the reports, is
         unknown, or the reply has no room for all accounts."""
@@ -67,8 +62,7 @@ class Poller:
             return None
         try:
             replies: List[Any] = self.target.command(
-                "cost/show", *options, "-n", self.accounts,
-                *reports)["replies"]
+                "cost/show", *options, *self.reports)["replies"]
         except CommandError as e:
             if not (is_unknown(e) or str(e).startswith("no report")):
                 raise
@@ -81,60 +75,42 @@ class Poller:
             self._see(one)
         return replies
 
-    def round(self, slowest: bool) -> List[Dict[str, Any]]:
-        """Returns the lines of one round."""
-        return self._guarded(
-            lambda lines: self._ask(lines, slowest, *OPTIONS))
-
-    def _ask(self, lines: List[Dict[str, Any]], slowest: bool,
-             *options: str) -> None:
-        """Appends to 'lines' those of one round."""
-        replies = self._show_together(self.reports, *options)
-        for reply in replies or ():
-            self._add(lines, reply)
-        for report in self.reports:
-            if replies is None:
-                self._add(lines, self.show(report, *options))
-            if slowest:
-                self._add(lines, self._command(
-                    f"{report}/cost-slowest", "-n", self.accounts, "16"))
-            if report == "revalidator" and replies is None:
-                self._add(lines, self._command("revalidator/cost-limit"))
-        if replies is None:
-            self._add(lines, self._command("cost/threads"))
-
-    def shows(self, reports: Sequence[str],
-              *options: str) -> List[Dict[str, Any]]:
-        """Returns the lines of replies to cost-show."""
-        def ask(lines: List[Dict[str, Any]]) -> None:
-            replies = self._show_together(reports, *options)
-            if replies is None:
-                replies = [self.show(report, *options) for report in reports]
-            for reply in replies:
-                if reply is not None and reply["command"] == "cost-show":
-                    self._add(lines, reply)
-        return self._guarded(ask)
-
-    def _guarded(self, ask: Callable[[List[Dict[str, Any]]], None]
-                 ) -> List[Dict[str, Any]]:
-        """Returns the lines that 'ask' appends; if it fails, the last one says
-        why, unless it is for the same reason as last time."""
+    def round(self, slowest: bool, *last: str) -> List[Dict[str, Any]]:
+        """Returns the lines of one round, of a window if 'last' is "-last"
+        and its length."""
+        name = self.target.name
         lines: List[Dict[str, Any]] = []
         try:
-            ask(lines)
+            lines += ({"target": name, "reply": reply} for reply
+                      in self._ask(slowest, *last) if reply is not None)
             self.failed = ""
         except (TargetError, CommandError) as e:
             # The connection is made again in the next round.
             self.target.close()
             if str(e) != self.failed:
+                # Unless it is for the same reason as last time.
                 self.failed = str(e)
-                lines.append({"target": self.target.name, "error": str(e),
+                lines.append({"target": name, "error": str(e),
                               "time_us": int(time.time() * 1e6)})
         return lines
 
-    def _add(self, lines: List[Dict[str, Any]], reply: Optional[Any]) -> None:
-        if reply is not None:
-            lines.append({"target": self.target.name, "reply": reply})
+    def _ask(self, slowest: bool, *last: str) -> Iterator[Optional[Any]]:
+        """Yields the replies of one round, None for an unknown command."""
+        options = (*last, "-n", self.accounts)
+        together = self._show_together(*OPTIONS, *options)
+        yield from together or ()
+        for report in self.reports:
+            if together is None:
+                yield self._command(f"{report}/cost-show", *OPTIONS, *options)
+            if slowest:
+                yield self._command(f"{report}/cost-slowest", *options, "16")
+            for what in TOPS.get(report, ()):
+                yield self._command(f"{report}/cost-top", what, *last, "-n",
+                                    "1024")
+            if report == "revalidator" and together is None:
+                yield self._command("revalidator/cost-limit")
+        if together is None or last:
+            yield self._command("cost/threads", *last)
 
 
 def record(targets: List[Target], reports: Sequence[str], accounts: int,

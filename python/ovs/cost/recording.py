@@ -12,14 +12,15 @@ to the last whole line.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
 import sys
 import time
 import zlib
-from typing import (IO, Any, Callable, Dict, Iterator, List, NamedTuple,
-                    Optional, Set, Tuple)
+from typing import (IO, Any, Callable, Dict, Iterable, Iterator, List,
+                    NamedTuple, Optional, Set, Tuple)
 
 from ovs.cost import model
 
@@ -159,7 +160,8 @@ def _one_value(path: str) -> Iterator[Any]:
     try:
         yield json.loads(b"".join(_chunks(path)))
     except ValueError as e:
-        raise BadRecording(f"{path}: no recording ({e})") from e
+        raise BadRecording(f"{path}: no recording" + (
+            "" if isinstance(e, UnicodeError) else f" ({e})")) from e
 
 
 class Line(NamedTuple):
@@ -189,11 +191,7 @@ def read(path: str, note: Callable[[str], None]
                 f"{first['ovs_cost_recording']}, of which this program knows "
                 f"{FORMAT} only: a newer one is needed")
         return first, _lines(path, str(first.get("host", "")), values)
-    try:
-        model.check_version(first)
-    except model.BadReply as e:
-        raise BadRecording(f"{path}: {e}") from e
-    return {}, _bare(path, first, values)
+    return {}, _bare(itertools.chain([first], values))
 
 
 def _lines(path: str, host: str, values: Iterator[Any]) -> Iterator[Line]:
@@ -202,10 +200,7 @@ def _lines(path: str, host: str, values: Iterator[Any]) -> Iterator[Line]:
             raise BadRecording(f"{path}: a line that is no JSON object")
         reply = value.get("reply")
         if reply is not None:
-            try:
-                model.check_version(reply)
-            except model.BadReply as e:
-                raise BadRecording(f"{path}: {e}") from e
+            model.check_version(reply)
         elif "error" not in value:
             continue                    # Something new.
         yield Line(f"{host}/{value.get('target', '')}", reply,
@@ -214,14 +209,9 @@ def _lines(path: str, host: str, values: Iterator[Any]) -> Iterator[Line]:
                        else value.get("time_us", 0)))
 
 
-def _bare(path: str, first: Any, values: Iterator[Any]) -> Iterator[Line]:
-    for value in [first]:
-        yield Line("", value, "", int(value["now_us"]))
+def _bare(values: Iterable[Any]) -> Iterator[Line]:
     for value in values:
-        try:
-            model.check_version(value)
-        except model.BadReply as e:
-            raise BadRecording(f"{path}: {e}") from e
+        model.check_version(value)
         yield Line("", value, "", int(value["now_us"]))
 
 
@@ -269,8 +259,8 @@ class Recording:
         self.limits: Dict[str, List[Dict[str, Any]]] = {}
         # First and last one.
         self.threads: Dict[str, List[Dict[str, Any]]] = {}
-        # Rows of upcall/cost-top, by what they are of.
-        self.tops: Dict[str, Dict[str, List[Dict[str, Any]]]] = {}
+        # The same of cost-top, by source, and report and what it is of.
+        self.tops: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
         self.errors: List[Line] = []
         self._room: Dict[Tuple[str, str], int] = {}
 
@@ -288,17 +278,17 @@ class Recording:
         """Reads a file."""
         head, lines = read(path, note)
         self.headers.append(head)
-        for line in lines:
-            if head.get("merged"):
-                line = line._replace(source=path)
-                self.sums.add(path)
-            if not line.reply:
-                self.errors.append(line)
-                continue
-            try:
-                self.add(line.source, line.reply)
-            except model.BadReply as e:
-                raise BadRecording(f"{path}: {e}") from e
+        try:
+            for line in lines:
+                if head.get("merged"):
+                    line = line._replace(source=path)
+                    self.sums.add(path)
+                if line.reply:
+                    self.add(line.source, line.reply)
+                else:
+                    self.errors.append(line)
+        except model.BadReply as e:
+            raise BadRecording(f"{path}: {e}") from e
 
     def add(self, source: str, json: Dict[str, Any]) -> None:
         """Adds a reply.  Raises BadReply."""
@@ -311,6 +301,20 @@ class Recording:
             self.limits.setdefault(source, []).append(json)
         elif command == "threads":
             self.threads[source] = self.threads.get(source, [])[:1] + [json]
+        elif command == "cost-top":
+            key = source, f"{report} {json['what']}"
+            self.tops[key] = self.tops.get(key, [])[:1] + [json]
+
+    def after(self, early: Recording) -> Recording:
+        """Returns what is of both 'early' and this one, each of which has one
+        reply of each kind."""
+        both = Recording()
+        both.headers, both.limits = self.headers, self.limits
+        for name in "replies", "threads", "tops":
+            old = getattr(early, name)
+            setattr(both, name, {key: old[key] + replies for key, replies
+                                 in getattr(self, name).items() if key in old})
+        return both
 
     def finish(self) -> None:
         for replies in self.replies.values():

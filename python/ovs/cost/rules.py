@@ -23,7 +23,7 @@ MOST = 2 / 3                    # Of upcalls: by one port or rule.
 REFUSED = 0.1                   # Of upcalls: without room for a flow.
 PREEMPTED = 0.2                 # Of the time: a PMD thread has no CPU.
 STARVED = 0.75                  # Of the time: another thread has none.
-STALLED = 0.03                  # Of the time: iterations that are long.
+STALLED = 0.02                  # Of the time: iterations that are long.
 BUSY = 0.2                      # Of the time: a thread does one thing.
 
 LONG = 20                       # Times the median is long.
@@ -49,7 +49,7 @@ class Case(NamedTuple):
     windows: Dict[str, Window]  # By report.
     limit: Dict[str, Any]       # Reply of revalidator/cost-limit, or empty.
     threads: List[Dict[str, Any]]   # First and last reply of cost/threads.
-    tops: Dict[str, List[Dict[str, Any]]]   # Rows of upcall/cost-top.
+    tops: Dict[str, List[Dict[str, Any]]]   # Rows of cost-top.
     clocks: List[str]           # Sources of the clock, first and last.
     processors: int             # 0 if unknown.
 
@@ -70,7 +70,7 @@ class Case(NamedTuple):
         first, last = (self.threads or [{}])[0], (self.threads or [{}])[-1]
         us = last.get("now_us", 0) - first.get("now_us", 0)
         old = {t["tid"]: t for t in first.get("threads", ())
-               if us > 0 and first["pid"] == last["pid"]}
+               if us >= 1e6 and first["pid"] == last["pid"]}
         for thread in last.get("threads", ()):
             recent = dict(thread.get("last", {}))
             if thread["tid"] in old:
@@ -206,7 +206,9 @@ def stalled(case: Case) -> Numbers:
     # Anything takes long without a CPU, but a command that always does.
     waits = next((share for _, _, name, share in case.delays()
                   if name == "ovs-vswitchd" and not classes), 0.0)
-    limit = BUSY if n < 3 or stage == "rcu" else STALLED
+    # One stall or two say little, but who asks for them asks again.
+    few = n < (2 if stage in ("appctl", "openflow") else 3)
+    limit = BUSY if few or stage == "rcu" else STALLED
     if time * (1 - waits) < limit * window_ns or not n or (
             stage == "stats" and any(slow_statistics(case))):
         return
@@ -214,6 +216,10 @@ def stalled(case: Case) -> Numbers:
              for account in case.accounts("netlink")
              for name, body in account.threads.items() if name == "main"}
     what = DOING.get(stage, stage)
+    messages = case.tops.get("bridge message", []) * (stage == "openflow")
+    if messages:
+        worst = max(messages, key=lambda m: m["ns"])
+        what = f"OpenFlow ({worst['name']})"
     if classes:
         what += f" {max(classes, key=lambda c: classes[c])}"
     if sum(calls.values()) > time / 2:
@@ -246,7 +252,7 @@ def polled(case: Case) -> Numbers:
 def most_upcalls(what: str) -> Callable[[Case], Numbers]:
     """Returns a condition: one of several ports, or rules, makes most."""
     def condition(case: Case) -> Numbers:
-        rows = [r for r in case.tops.get(what, ()) if r["events"]]
+        rows = case.tops.get(f"upcall {what}", [])
         for row in rows if len(rows) > 2 else ():
             if row["share"] > MOST and row["events"] >= FEW:
                 yield {"name": row["name"], "share": row["share"],
@@ -420,7 +426,7 @@ RULES = (
                "{{ $labels.thread }} on {{ $labels.instance }} waits for its "
                "CPU {{ $value | humanizePercentage }} of the time", "5m")),
     Rule("main-loop-stalled", "warning", "the main thread stalls",
-         "bridge/cost-show, bridge/cost-slowest",
+         "bridge/cost-show, bridge/cost-top message, bridge/cost-slowest",
          "Meanwhile it neither talks OpenFlow nor executes commands. The "
          "stage with the highest `max`: `stats` (many interfaces, or a slow "
          "driver), `appctl` (`bridge/cost-slowest 5 commands` has arguments), "
@@ -456,8 +462,8 @@ RULES = (
          "makes many", "upcall/cost-top rule",
          "If it, or a table before it, matches on more fields, megaflows are "
          "narrower.", ("upcall-cost", "What to look for"),
-         "Rule {name} makes most upcalls: {share:.0%} ({n:,}), {others} other "
-         "rules the rest", most_upcalls("rule")),
+         "Rule {name} makes most upcalls: {share:.0%} ({n:,} of a sample), "
+         "{others} other rules the rest", most_upcalls("rule")),
     Rule("revalidators-wait", "warning", "revalidation is slow, but uses no "
          "CPU", "revalidator/cost-show",
          "Only one thread at a time can read the datapath's flows. More "

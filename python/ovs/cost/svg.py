@@ -113,12 +113,12 @@ def log_axis(low: float, high: float, start: float, end: float,
 
 def linear_axis(high: float, start: float, end: float,
                 label: Callable[[float], str] = number_label,
-                low: float = 0.0) -> Axis:
+                low: float = 0.0, least_step: float = 0.0) -> Axis:
     span = high - low if high > low else 1.0
     step = 10.0 ** math.floor(math.log10(span / 4))
     for factor in (1, 2, 5, 10):
         if span / (step * factor) <= 5:
-            step *= factor
+            step = max(step * factor, least_step)
             break
     ticks = []
     value = math.ceil(low / step) * step
@@ -169,9 +169,11 @@ def color(i: int) -> str:
 Named = Sequence[Tuple[str, Distribution]]
 
 
-def percentile_curves(stages: Named, label: Callable[[float], str]) -> str:
+def percentile_curves(colored: Sequence[Tuple[int, Tuple[str, Distribution]]],
+                      label: Callable[[float], str]) -> str:
     """The time that each share of events did not exceed."""
     height = 300
+    stages = [stage for _, stage in colored]
     most = max(s.count for _, s in stages)
     nines = min(max(math.log10(most), 1.0), 6.0)
     right = WIDTH - RIGHT
@@ -187,7 +189,7 @@ def percentile_curves(stages: Named, label: Callable[[float], str]) -> str:
     y = log_axis(min(max(s.min, 1) for _, s in stages),
                  max(s.max for _, s in stages), height - BOTTOM, TOP, label)
     parts = _open(height, "Percentiles") + _frame(x, y, height)
-    for i, (name, stage) in enumerate(stages):
+    for i, (name, stage) in colored:
         points, seen, at = [], 0, float(LEFT)
         for _, upper, n in stage.steps():
             seen += n
@@ -249,9 +251,9 @@ def histogram(name: str, stage: Distribution, label: Callable[[float], str],
     else:
         low = min(upper for _, upper, _ in steps) - 1
         x = linear_axis(max(steps[-1][1], low + 1), left, width - RIGHT,
-                        low=max(low, 0))
+                        low=max(low, 0), least_step=1)
     most = max(n for _, _, n in steps)
-    y = linear_axis(most, height - BOTTOM, TOP)
+    y = linear_axis(most, height - BOTTOM, TOP, least_step=1)
     parts = (_open(height, f"{name}", width)
              + _frame(x, y, height, width - RIGHT, left))
     for lower, upper, n in steps:
@@ -337,17 +339,14 @@ def stacked(times: Sequence[Tuple[int, int]], names: Sequence[str],
 def lines(series: Sequence[Tuple[str, Sequence[Tuple[float, float]]]],
           start_us: int, end_us: int,
           label: Callable[[float], str] = number_label, step: bool = False,
-          title: str = "Over time", log: bool = False) -> str:
+          title: str = "Over time") -> str:
     """Lines over time."""
     height = 220
     values = [v for _, points in series for _, v in points]
     x = time_axis(start_us, end_us, LEFT, WIDTH - RIGHT)
-    if log:
-        y = log_axis(min(v for v in values if v > 0), max(values),
-                     height - BOTTOM, TOP, label)
-    else:
-        y = linear_axis(max(values) * 1.05 or 1.0, height - BOTTOM, TOP,
-                        label)
+    # A number that moves in steps is a whole one.
+    y = linear_axis(max(values) * 1.05 or 1.0, height - BOTTOM, TOP, label,
+                    least_step=step)
     parts = _open(height, title) + _frame(x, y, height)
     for i, (name, points) in enumerate(series):
         path, last = [], None

@@ -6,7 +6,7 @@ from __future__ import annotations
 import bisect
 import datetime
 import math
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ovs.cost import distribution as dist
 from ovs.cost import model
@@ -51,6 +51,11 @@ def us(ns: float, unit: str = "") -> str:
     """Returns microseconds and 'unit', or from a second on, seconds."""
     return (real(ns / 1000) + unit if ns < 999.9995e6
             else real(ns / 1e9) + " s")
+
+
+def estimate(stage: Optional[Distribution], events: int) -> str:
+    """Returns a mark if 'stage' is of a sample of the events."""
+    return "~" if stage and stage.sampled and 0 < stage.count < events else ""
 
 
 def plural(n: int, noun: str) -> str:

@@ -3,24 +3,45 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import select
 import shutil
 import sys
 import termios
+import textwrap
 import time
 import tty
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ovs.cost import model, text
-from ovs.cost.model import Body, Key, Window
+from ovs.cost import doctor, model, rules, text
+from ovs.cost.model import Body, Window
 from ovs.cost.record import Poller, warn
+from ovs.cost.recording import Recording
+from ovs.cost.rules import Case
 from ovs.cost.target import Target
 
 MAX_NAME = 30                   # Columns of a name.
 SORTS = ("time", "events", "p99", "max", "name")
-HELP = ("0 all  1-5 one report  tab next  s sort  t threads  c classes  "
-        "p pause  q quit")
+HELP = """  0: all reports   1 to 5, Tab: one report, the next one
+  s: sort by time, events, p99, max or name   t, c: with threads, classes
+  arrows, PgUp, PgDn: scroll   p: pause   h: help   q: quit
+
+  ~ is an estimate: from a sample, or to the edge of a bucket.
+  "mostly" is a reason for which much is lost or refused, or a port or rule
+  that most are of, or the stage that takes most of the time.
+  The first line is what ovs-cost doctor says of the last 10 s.""".splitlines()
+
+# Columns after the name, and their widths; which are left out first if a
+# terminal is narrow.
+COLUMNS = {"share": 6, "ms/s": 8, "mostly": 17, "events/s": 9, "p50 (us)": 8,
+           "p99": 8, "max": 9, "lost": 5}
+SPARED = ("p50 (us)", "lost", "share", "p99", "max", "events/s")
+VERDICT_S = 10.0                # The doctor looks back so far.
+TOGGLES = {"t": "threads", "c": "classes", "p": "paused", " ": "paused",
+           "h": "help"}
+KEYS = r"\x1b(?:\[[0-9;]*|O)[A-Za-z~]|."
 
 CLEAR, HOME, CLEAR_LINE = "\x1b[2J", "\x1b[H", "\x1b[K"
 ALTERNATE, MAIN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -37,9 +58,14 @@ class View:
         self.threads = True
         self.classes = True
         self.paused = False
+        self.help = False
+        self.columns = 0                # Of the terminal; 0: any number.
+        self.offset = 0                 # Lines that are scrolled away.
+        self.page = 1                   # Lines that are seen.
 
     def key(self, key: str) -> bool:
         """Obeys a key.  Returns false if it says to quit."""
+        report = self.report
         if key in ("q", "\x03", "\x04"):
             return False
         elif key == "0":
@@ -51,12 +77,14 @@ class View:
             self.report = order[(order.index(self.report) + 1) % len(order)]
         elif key == "s":
             self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]
-        elif key == "t":
-            self.threads = not self.threads
-        elif key == "c":
-            self.classes = not self.classes
-        elif key in ("p", " "):
-            self.paused = not self.paused
+        elif key in TOGGLES:
+            setattr(self, TOGGLES[key], not getattr(self, TOGGLES[key]))
+        elif key[:1] == "\x1b":
+            self.offset = max(self.offset + {
+                "A": -1, "B": 1, "5": -self.page, "6": self.page}.get(
+                    key.rstrip("~")[-1], 0), 0)
+        if self.report != report:
+            self.offset = 0
         return True
 
 
@@ -74,72 +102,104 @@ def _number(row: Row, sort: str) -> float:
     return row.body.time_ns
 
 
+def _own(row: Row) -> bool:
+    """Returns true if 'row' is of commands that this program executes."""
+    return row.name.startswith("cost/") or "/cost-" in row.name
+
+
 def ordered(rows: List[Row], sort: str) -> List[Row]:
-    if sort == "name":
-        return sorted(rows, key=lambda r: r.name)
-    return sorted(rows, key=lambda r: (-_number(r, sort), r.name))
+    return sorted(rows, key=lambda r: (
+        _own(r), 0 if sort == "name" else -_number(r, sort), r.name))
 
 
-def table(title: str, rows: List[Row], seconds: float, sort: str,
-          shares: bool = True) -> List[str]:
-    """Returns a table of who took how much, with shares unless one may be
-    part of another."""
-    whole_time = sum(r.body.time_ns for r in rows)
-    names = [text.printable(r.name) for r in rows]
-    width = min(max([len(n) for n in names] + [12]), MAX_NAME)
-    lines = [f"  {title:{width}} " + (f"{'share':>6} " if shares else "")
-             + f"{'ms/s':>7} {'events/s':>9} {'p50 (us)':>8} {'p99':>8} "
-             f"{'max':>8} {'lost':>5}"]
-    for name, body in ordered(rows, sort):
+def mostly(body: Body, tops: Sequence[List[Dict[str, Any]]] = ()) -> str:
+    """Returns what there is most of in 'body', of which 'tops' are rows of
+    ports and the like."""
+    bad = {name: n / max(body.events, 1)
+           for group, members in body.counters.items()
+           for name, n in members.items()
+           if group in ("lost", "packets dropped") or name == "flow-limit"}
+    time_ns = sum(stage.sum for _, stage in body.parts()) or 1
+    for shares, least in (
+            (bad, rules.REFUSED),
+            ({row["name"].split(" ")[-1]: row["share"] for rows in tops
+              for row in rows if len(rows) > 2}, rules.MOST),
+            ({name: s.sum / time_ns for name, s in body.parts()}, 0.0)):
+        name = max(shares, key=lambda n: shares[n], default="")
+        if shares.get(name, 0) > least:
+            return f"{_cut(text.printable(name), 12)} {shares[name]:.0%}"
+    return ""
+
+
+def _cut(name: str, width: int) -> str:
+    return name if len(name) <= width else name[:width - 3] + "..."
+
+
+def table(title: str, rows: List[Row], seconds: float, view: View,
+          tops: Optional[Dict[str, str]] = None) -> List[str]:
+    """Returns a table of who took how much.  If 'tops' says what they were
+    mostly, one may be part of another, and there are no shares."""
+    whole_time = sum(r.body.time_ns for r in rows) or 1
+    longest = max([len(text.printable(r.name)) for r in rows] + [12])
+    columns = [c for c in COLUMNS if c != "share" or tops is None]
+    width = min(longest, MAX_NAME)
+    if view.columns:
+        def room() -> int:
+            return view.columns - 2 - sum(1 + COLUMNS[c] for c in columns)
+        for spared in SPARED:
+            if room() < width and spared in columns:
+                columns.remove(spared)
+        width = min(longest, max(room(), 8))
+    lines = [f"  {title:{width}}" + "".join(
+        f" {c:>{COLUMNS[c]}}" for c in columns)]
+    for name, body in ordered(rows, view.sort):
         whole = body.whole
-        name = text.printable(name)
-        if len(name) > width:
-            name = name[:width - 3] + "..."
-        share = 100 * body.time_ns / whole_time if whole_time else 0.0
-        times = (["-"] * 3 if whole is None or not whole.count else
-                 [text.us(whole.percentile(50)), text.us(whole.percentile(99)),
-                  text.us(whole.max)])
-        lines.append(
-            f"  {name:{width}} " + (f"{share:5.1f}% " if shares else "")
-            + f"{text.real(body.time_ns / seconds / 1e6):>7} "
-            f"{text.real(body.events / seconds):>9} "
-            + " ".join(f"{t:>8}" for t in times)
-            + f" {text.count(body.lost):>5}")
+        known = whole if whole and whole.count else None
+        cells = {
+            "share": f"{body.time_ns / whole_time:.1%}",
+            "ms/s": text.estimate(whole, body.events)
+            + text.real(body.time_ns / seconds / 1e6),
+            "mostly": (tops or {}).get(name) or mostly(body),
+            "events/s": text.real(body.events / seconds),
+            "p50 (us)": text.us(known.percentile(50)) if known else "-",
+            "p99": text.us(known.percentile(99)) if known else "-",
+            "max": ("" if known.max_exact else "~") + text.us(known.max)
+            if known else "-",
+            "lost": text.count(body.lost)}
+        lines.append(f"  {_cut(text.printable(name), width):{width}}"
+                     + "".join(f" {cells[c]:>{COLUMNS[c]}}" for c in columns))
     return lines
 
 
-def render(windows: Dict[Tuple[str, str], Window], view: View) -> List[str]:
-    """Returns the lines of what happened, by target and report."""
+def render(cases: Dict[str, Case], view: View) -> List[str]:
+    """Returns the lines of what happened, by target."""
     lines: List[str] = []
-    targets = sorted({target for target, _ in windows})
-    for target in targets:
-        if len(targets) > 1:
+    for target, case in sorted(cases.items()):
+        if len(cases) > 1:
             lines += ([""] if lines else []) + [text.printable(target)]
         if view.report is None:
             rows, seconds = [], 0.0
-            for report in view.reports:
-                window = windows.get((target, report))
-                if window:
-                    seconds = max(seconds, window.seconds)
-                    rows += [Row(model.kind_title(k), a.total) for k, a
-                             in window.totals.items() if a.total.events]
-            if rows:
-                lines += table("what", rows, seconds, view.sort, False)
-            else:
-                lines.append("  nothing happened")
+            for window in case.windows.values():
+                seconds = max(seconds, window.seconds)
+                rows += [Row(model.kind_title(k), a.total) for k, a
+                         in window.totals.items() if a.total.events]
+            upcalls = [case.tops.get(f"upcall {what}", [])
+                       for what in ("port", "rule")]
+            lines += (table("what", rows, seconds, view, {
+                name: mostly(body, upcalls if body.kind == "upcall" else ())
+                for name, body in rows}) if rows else ["  nothing happened"])
             continue
-        window = windows.get((target, view.report))
-        if not window:
-            lines.append(f"  nothing known of {view.report} in this interval")
-            continue
-        lines += _one_report(window, view)
+        window = case.windows.get(view.report)
+        lines += (_one_report(window, view) if window else
+                  [f"  nothing known of {view.report} in this interval"])
     return lines
 
 
 def _one_report(window: Window, view: View) -> List[str]:
     """Returns the lines of one report."""
     lines: List[str] = []
-    for key, total in sorted(window.totals.items()):
+    for key, total in sorted(window.totals.items(),
+                             key=lambda i: -i[1].total.time_ns):
         if total.total.is_empty:
             continue
         lines += ([""] if lines else []) + [
@@ -148,13 +208,17 @@ def _one_report(window: Window, view: View) -> List[str]:
         noun = model.OBJECTS.get(window.report, "account")
         rows = [Row(k.name, a.total) for k, a in window.accounts.items()
                 if model.sum_key(a) == key and a.total.events]
-        lines += table(noun, rows, window.seconds, view.sort)
+        lines += table(noun, rows, window.seconds, view)
         if view.classes:
             lines += table("class", [Row(n, b) for n, b
                                      in total.classes.items() if b.events],
-                           window.seconds, view.sort)
+                           window.seconds, view)
         if view.threads:
-            lines += _threads(window, key, view)
+            threads = [Row(n, b) for n, b in model.threads(
+                a for a in window.accounts.values()
+                if model.sum_key(a) == key).items() if b.events]
+            lines += table("thread", threads, window.seconds, view
+                           ) if threads else []
         lines += text.table(total.total, False)
         if any(not s.is_time for s in total.total.stages.values()):
             lines += text.table(total.total, True)
@@ -164,89 +228,93 @@ def _one_report(window: Window, view: View) -> List[str]:
     return lines or ["  nothing happened"]
 
 
-def _threads(window: Window, key: Key, view: View) -> List[str]:
-    threads: Dict[str, Body] = {}
-    for account in window.accounts.values():
-        if model.sum_key(account) == key:
-            for name, body in account.threads.items():
-                threads.setdefault(name, Body(key.kind)).merge(body)
-    rows = [Row(n, b) for n, b in threads.items() if b.events]
-    return table("thread", rows, window.seconds, view.sort) if rows else []
-
-
 class Watch:
-    """Polls targets, and keeps the last two replies of each report."""
+    """Polls targets, and keeps what they have replied lately."""
 
     def __init__(self, targets: List[Target], reports: Sequence[str],
                  accounts: int) -> None:
         self.pollers = [Poller(t, reports, accounts) for t in targets]
-        self.last: Dict[Tuple[str, str, bool], model.Reply] = {}
-        self.windows: Dict[Tuple[str, str], Window] = {}
+        self.rounds: List[Tuple[float, Recording]] = []
+        self.cases: Dict[str, Case] = {}        # Since the last round.
+        self.findings: List[Dict[str, Any]] = []
         self.errors: List[str] = []
 
-    def poll(self, view: View) -> None:
-        """Reads the reports that are shown, threads only if there is one;
-        'windows' is what happened since last time."""
-        self.windows = {}
-        self.errors = []
-        one = view.report is not None
-        last, self.last = self.last, {}
+    def poll(self) -> None:
+        now = Recording()
+        now.headers.append({"processors": os.cpu_count() or 0})
         for poller in self.pollers:
-            name = poller.target.name
-            for line in poller.shows([view.report] if view.report
-                                     else view.reports, "-hist",
-                                     *(["-thread"] if one else [])):
-                if "reply" not in line:
-                    continue
-                reply = model.Reply.from_json(line["reply"])
-                key = (name, reply.report, one)
-                if key in last:
-                    self.windows[name, reply.report] = model.between(
-                        last[key], reply)
-                self.last[key] = reply
-            if poller.failed:
-                self.errors.append(poller.failed)
+            for line in poller.round(False):
+                if "reply" in line:
+                    now.add(f"/{poller.target.name}", line["reply"])
+        self.errors = [p.failed for p in self.pollers if p.failed]
+        self.rounds.append((time.monotonic(), now))
+        while (len(self.rounds) > 2
+               and self.rounds[1][0] < self.rounds[-1][0] - VERDICT_S):
+            self.rounds.pop(0)
+        if len(self.rounds) > 1:
+            self.cases = {source[1:]: case for source, case
+                          in doctor.cases(now.after(self.rounds[-2][1]))}
+            self.findings = doctor.findings(now.after(self.rounds[0][1]))
+
+    @property
+    def verdict(self) -> str:
+        """What the doctor says, in a line."""
+        if not self.cases:
+            return "" if self.errors else "waiting for the first interval"
+        if not self.findings:
+            return "nothing is wrong, as far as the doctor sees"
+        line = next(doctor.render(self.findings, len(self.cases) > 1))
+        more = f" (and {len(self.findings) - 1} more)"
+        return line + more * (len(self.findings) > 1)
 
 
-def title(watch: Watch, view: View, interval: float) -> str:
-    names = ", ".join(text.printable(p.target.name) for p in watch.pollers)
-    return (f"ovs-cost top: {names}, {time.strftime('%H:%M:%S')}, every "
-            f"{interval:g} s, {view.report or 'all'} by {view.sort}"
-            + (", paused" if view.paused else ""))
+def title(watch: Watch, view: View) -> str:
+    seconds = max((window.seconds for case in watch.cases.values()
+                   for window in case.windows.values()), default=0.0)
+    return (f"ovs-cost top: {time.strftime('%H:%M:%S')}, last {seconds:.1f} s,"
+            f" {view.report or 'all'} by {view.sort}"
+            + (", paused, " if view.paused else ", ")
+            + ", ".join(text.printable(p.target.name) for p in watch.pollers))
 
 
 def run_batch(watch: Watch, view: View, interval: float,
               count: Optional[int]) -> int:
     """Prints 'count' intervals, or does so until it is interrupted."""
-    n = 0
-    watch.poll(view)
+    watch.poll()
     for error in watch.errors:
         warn(error)
     try:
-        while count is None or n < count:
+        for _ in itertools.count() if count is None else range(count):
             time.sleep(interval)
-            watch.poll(view)
-            n += 1
-            print(title(watch, view, interval))
-            if watch.windows:
-                print("\n".join(render(watch.windows, view)))
-            for error in watch.errors:
-                print(f"  {text.printable(error)}")
-            print(flush=True)
+            watch.poll()
+            lines = [title(watch, view), watch.verdict]
+            lines += [f"  {text.printable(e)}" for e in watch.errors]
+            print("\n".join(lines + render(watch.cases, view)) + "\n",
+                  flush=True)
     except KeyboardInterrupt:
         pass
     return 2 if watch.errors else 0
 
 
-def _draw(watch: Watch, view: View, interval: float) -> None:
+def screen(watch: Watch, view: View, columns: int, rows: int) -> List[str]:
+    """Returns the lines of a terminal of that size."""
+    view.columns = columns
+    head = [title(watch, view)] + textwrap.wrap(watch.verdict, columns)[:3]
+    body = HELP if view.help else [
+        f"  {text.printable(e)}" for e in watch.errors
+    ] + render(watch.cases, view)
+    view.page = max(rows - len(head) - 1, 1)
+    view.offset = max(min(view.offset, len(body) - view.page), 0)
+    more = len(body) - view.offset - view.page
+    last = f"-- {more} more lines: Down, PgDn --" if more > 0 else "h: help"
+    shown = body[view.offset:view.offset + view.page]
+    shown += [""] * (view.page - len(shown))
+    return [line[:columns] for line in head + shown + [last]][:rows]
+
+
+def _draw(watch: Watch, view: View) -> None:
     size = shutil.get_terminal_size()
-    lines = [title(watch, view, interval), HELP, ""]
-    lines += [f"  {text.printable(e)}" for e in watch.errors]
-    if watch.windows:
-        lines += render(watch.windows, view)
-    elif not watch.errors:
-        lines.append("  waiting for the first interval")
-    lines = [line[:size.columns] for line in lines[:size.lines]]
+    lines = screen(watch, view, size.columns, size.lines)
     lines[0] = REVERSE + lines[0].ljust(size.columns) + NORMAL
     sys.stdout.write(HOME + "\r\n".join(line + CLEAR_LINE for line in lines)
                      + "\x1b[J")
@@ -265,21 +333,18 @@ def run_terminal(watch: Watch, view: View, interval: float,
         due = time.monotonic()
         while count is None or n < count:
             if time.monotonic() >= due and not view.paused:
-                watch.poll(view)
+                watch.poll()
                 due = max(due + interval, time.monotonic())
                 n += 1
-            _draw(watch, view, interval)
+            _draw(watch, view)
+            # The terminal may have another size soon.
             left = due - time.monotonic()
-            wait = None if view.paused else max(left, 0)
+            wait = 0.5 if view.paused else min(max(left, 0), 0.5)
             if select.select([fd], [], [], wait)[0]:
                 keys = os.read(fd, 64).decode(errors="replace")
-                report = view.report
-                if not keys or not all(view.key(k) for k in keys):
+                if not keys or not all(map(view.key,
+                                           re.findall(KEYS, keys, re.S))):
                     break
-                if view.report != report and not view.paused:
-                    # A first reply now, and what there is soon.
-                    watch.poll(view)
-                    due = time.monotonic() + min(interval, 0.5)
     except KeyboardInterrupt:
         pass
     finally:
