@@ -14,14 +14,17 @@ ratios to stock, or in README.md sizes, and changes nothing.
 from __future__ import annotations
 
 import argparse
+import importlib
 import re
 import subprocess
 import sys
 import textwrap
+import types
 from pathlib import Path
 from statistics import median
 from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
                     Tuple, Union)
+from unittest import mock
 
 sys.dont_write_bytecode = True
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
@@ -368,11 +371,44 @@ def ct(results: List[Result]) -> Table:
                   *["range"] * (len(us) > 1), "upcalls", "a second"], rows)
 
 
+def forwarding(results: List[Result]) -> str:
+    """What a packet takes, by contender and rate, and what each one can do at
+    most."""
+    cases = {(r.case, r.unit): r.values for r in results}
+    rates = list(dict.fromkeys(r.case for r in results if r.unit == "share"))
+    names = list(cases[rates[0], "share"])
+
+    def row(case: str, name: str) -> List[str]:
+        found = {r.unit: r.values[name] for r in results
+                 if r.case == case and name in r.values}
+        out, rate = case.split(" out, ")
+        middle = {what: median(values) for what, values in found.items()}
+        counted = sum(middle.get(where, 0)
+                      for where in ("devices", "sockets", "switch"))
+        return [out, name, f"{int(rate):,}" if int(rate) else "all",
+                f"{middle['pps']:,.0f}", f"{middle['share']:.1%}",
+                f"{middle['ns']:,.0f}",
+                f"{min(found['ns']):,.0f} to {max(found['ns']):,.0f}",
+                f"{middle['tx ns']:,.0f}" if "tx ns" in middle else "",
+                f"{counted / max(middle['sent'], 1):.1%}",
+                f"{max(map(abs, found['uncounted'])):,.0f}"]
+
+    latency = cases.get(("1 out, single", "p99 us"), {})
+    return "\n".join(table.narrow().rst() for table in (
+        Table(["out", "contender", "packets/s", "forwarded", "processor",
+               "ns a packet", "range", "sending", "dropped", "uncounted"],
+              [row(case, name) for case in rates for name in names
+               if name in cases[case, "share"]]),
+        Table(["contender", "single packets, p99, us"],
+              [[name, f"{median(us):.1f}"] for name, us in latency.items()])))
+
+
 TABLES: Dict[str, Callable[[List[Result]], Union[Table, str]]] = {
     "addrs": lambda results: Table(addrs.HEADER, addrs.rows(results)),
     "ct": ct,
     "fleet": fleet,
     "flood": flood,
+    "forwarding": forwarding,
     "histogram": histogram,
     "instructions": instructions,
     "kernel": kernel,
@@ -478,16 +514,150 @@ def make_summary() -> str:
         "[output-queues.rst](bench/output-queues.rst) have all of it.\n")
 
 
+def forwarding_chart(results: List[Result], n_out: int) -> str:
+    """Returns a picture of the share of a processor by packets a second."""
+    series: Dict[str, List[Tuple[float, float]]] = {}
+    cases = {(r.case, r.unit): r.values for r in results}
+    for (case, unit), values in cases.items():
+        if unit == "share" and case.startswith(f"{n_out} out"):
+            for name, shares in values.items():
+                series.setdefault(name, []).append(
+                    (median(cases[case, "pps"][name]), median(shares) * 100))
+    # The installed package of this name need not have it.
+    package = types.ModuleType("ovs")
+    package.__path__ = [str(TOP / "python/ovs")]
+    with mock.patch.dict(sys.modules, {"ovs": package}):
+        svg = importlib.import_module("ovs.cost.svg")
+    points = [point for line in series.values() for point in line]
+    width, height = svg.WIDTH, 300
+    x = svg.log_axis(min(p[0] for p in points), max(p[0] for p in points),
+                     svg.LEFT, width - svg.RIGHT, svg.number_label)
+    y = svg.linear_axis(max(100, *(p[1] for p in points)),
+                        height - svg.BOTTOM, svg.TOP, lambda v: f"{v:.0f}%")
+    style = re.sub(r"var\(--(\w+)\)", lambda m: svg.LIGHT[m[1]], svg.STYLE)
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
+             f'height="{height}"><!-- SPDX-License-Identifier: Apache-2.0 -->'
+             f'<style>{style}</style>'
+             f'<rect width="{width}" height="{height}" fill="#fff"/>',
+             *svg._frame(x, y, height)]
+    for i, (name, line) in enumerate(series.items()):
+        path = " ".join(f"{x.position(a):.1f},{y.position(b):.1f}"
+                        for a, b in sorted(line))
+        parts += [f'<g class="{svg.color(i)}"><polyline class="line" '
+                  f'points="{path}"/><text x="{svg.LEFT + 12}" '
+                  f'y="{svg.TOP + 20 * (i + 1)}" fill="currentColor" '
+                  f'font-family="sans-serif">{svg.escape(name)}</text></g>']
+    return "\n".join(parts) + "\n</svg>\n"
+
+
+def charts() -> Dict[Path, str]:
+    """Returns the pictures that documents have."""
+    results = load("forwarding")["results"]["forwarding"]
+    return {TOP / f"bench/forwarding-{n}.svg": forwarding_chart(results, n)
+            for n in (1, 2)}
+
+
+class Theirs(NamedTuple):
+    """A figure of an article, and where ours is: variants of a case of a
+    result, of which all that start with a word are added up."""
+    article: str
+    figure: str
+    theirs: str
+    result: str
+    case: str
+    unit: str
+    variants: Tuple[str, str] = ("stock", "patched")
+    shown_unit: str = ""
+
+
+PODS = "128+0 pods"
+FULL = "out, 0"
+THEIRS = [
+    Theirs("1", "kernel, total, 10 packets", "93.3 us",
+           "ct-kernel", "plain", "total", ("", "miss"), "us"),
+    Theirs("1", "kernel, lookup", "not given", "ct-kernel", "plain",
+           "translate", ("", "miss"), "us"),
+    Theirs("2", "statistics, 1,024 veth", "63.0 ms, 104.2 ms",
+           "stats_loop", "veth, idle loop", "ms"),
+    Theirs("2", "pods: sendmsg, calls", "99,109; 91,052", "pods", PODS,
+           "call sendmsg calls", shown_unit="a cycle"),
+    Theirs("2", "pods: sendmsg, time", "4,959 ms; 4,461 ms", "pods", PODS,
+           "call sendmsg ms", shown_unit="ms a cycle"),
+    Theirs("2", "pods: recvmsg, calls", "115,014; 107,575", "pods", PODS,
+           "call recvmsg calls", shown_unit="a cycle"),
+    Theirs("2", "pods: recvmsg, time", "1,666 ms; 3,308 ms", "pods", PODS,
+           "call recvmsg ms", shown_unit="ms a cycle"),
+    Theirs("2", "pods: sendto, calls", "915; 932", "pods", PODS,
+           "call sendto calls", shown_unit="a cycle"),
+    Theirs("2", "pods: sendto, time", "864 ms; 485 ms", "pods", PODS,
+           "call sendto ms", shown_unit="ms a cycle"),
+    Theirs("2", "pods: all calls but poll", "412,283; 377,964", "pods", PODS,
+           "call all calls", shown_unit="a cycle"),
+    Theirs("2", "pods: their time", "8,295 ms; 8,721 ms", "pods", PODS,
+           "call all ms", shown_unit="ms a cycle"),
+    Theirs("2", "getifaddrs(), 1,024 veth", "3,986 ns; 4,228 ns",
+           "addrs-0405", "one device, 1024", "us"),
+    Theirs("2", "upcalls with ct(): plain", "to do", "ct", "plain", "total",
+           ("", "miss"), "us a packet"),
+    Theirs("2", "ct(), new", "to do", "ct", "ct, new", "total", ("", "miss"),
+           "us a packet"),
+    Theirs("2", "ct(nat), new", "to do", "ct", "nat, new", "total",
+           ("", "miss"), "us a packet"),
+    Theirs("3", "a packet, no tracer", "-0.20% to 1.64%", "usdt",
+           "forwarding", "ns", ("without", "with")),
+    Theirs("3", "a packet, tracer", "3.16% to 15.29%", "usdt", "forwarding",
+           "ns", ("without", "attached")),
+    Theirs("3", "a packet, accounting", "none", "usdt", "forwarding", "ns",
+           ("without", "cost")),
+    Theirs("4", "OVS, one out, at most", "1.2 M a second",
+           "forwarding", f"1 {FULL}", "pps", ("", "af_packet"), "a second"),
+    Theirs("4", "OVS, two out, at most", "0.8 M each", "forwarding",
+           f"2 {FULL}", "pps", ("", "af_packet"), "a second"),
+    Theirs("4", "XDP, one out, at most", "over 2 M a second", "forwarding",
+           f"1 {FULL}", "pps", ("", "XDP"), "a second"),
+    Theirs("4", "XDP, two out, at most", "not reached", "forwarding",
+           f"2 {FULL}", "pps", ("", "XDP"), "a second"),
+    Theirs("5", "4 flows, interval 0", "not given", "txqueue",
+           "rules, 0 us", "Mpps"),
+    Theirs("5", "4 flows, interval 50 us", "not given", "txqueue",
+           "rules, 50 us", "Mpps"),
+    Theirs("5", "few packets to a port", "not given", "txqueue", "sparse",
+           "packets a burst"),
+]
+
+
+def make_articles() -> str:
+    """Returns what the block "articles" has to be."""
+    data = {row.result: load(row.result) for row in THEIRS}
+    rows = []
+    for row in THEIRS:
+        found = [r for r in data[row.result]["results"][
+            row.result.partition("-")[0]]
+            if (r.case, r.unit) == (row.case, row.unit)]
+        cells = []
+        for variant in row.variants:
+            values = [median(v) for r in found for name, v in r.values.items()
+                      if variant and name.startswith(variant)
+                      and (name == variant or row.result.startswith("ct"))]
+            cells.append(f"{number(sum(values), 1)} "
+                         f"{row.shown_unit or row.unit}" if values else "")
+        rows.append([row.article, row.figure, row.theirs, *cells, row.result])
+    return "\n" + Table(["article", "figure", "theirs", "stock", "ours",
+                         "result"], rows).rst() + "\n"
+
+
 def make(name: str, markdown: bool) -> str:
     """Returns what the block 'name' has to be."""
     if name == "alone":
         return make_alone()
+    if name == "articles":
+        return make_articles()
     if name == "summary":
         return make_summary()
     benchmark = name.partition("-")[0]
     if benchmark not in TABLES:
         raise Failure(f"there are no figures '{name}'; there are alone, "
-                      "summary, " + ", ".join(TABLES))
+                      "articles, summary, " + ", ".join(TABLES))
     data = load(name)
     table = TABLES[benchmark](data["results"][benchmark])
     if isinstance(table, Table):
@@ -535,15 +705,17 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
                         help="change nothing")
     args = parser.parse_args(argv)
     n_bad = 0
-    for path in documents():
-        text = path.read_text()
+    pictures = charts()
+    for path in [*documents(), *pictures]:
+        text = path.read_text() if path.exists() else ""
         try:
-            new = replace(path, text)
+            new = pictures.get(path) or replace(path, text)
         except Failure as error:
             print(error)
             n_bad += 1
             continue
-        for figure in by_hand(str(path.relative_to(TOP)), new):
+        for figure in ([] if path in pictures else
+                       by_hand(str(path.relative_to(TOP)), new)):
             print(f"{path.relative_to(TOP)}: {figure} is in no 'figures: NAME'"
                   ", so that it need not be that of bench/results")
             n_bad += args.check

@@ -401,6 +401,27 @@ class Figures(unittest.TestCase):
              "200,000"],
             ["", "+ct+recirc", "3.00", "1.00", "5.00", "", "", ""]])
 
+    def test_forwarding(self) -> None:
+        def result(case: str, unit: str, *values: float) -> Result:
+            return Result(case, unit, {"XDP": list(values)})
+
+        results = [result(case, unit, *values) for case, pps in
+                   (("1 out, 1000", 1000), ("2 out, 0", 5000))
+                   for unit, values in {
+                       "share": (0.1, 0.3), "pps": (pps, pps),
+                       "ns": (100, 300), "sent": (1000, 1000),
+                       "devices": (10, 10), "sockets": (5, 5),
+                       "switch": (5, 5), "uncounted": (0, -2)}.items()]
+        text = figures.forwarding(
+            results + [result("1 out, single", "p99 us", 7)])
+        self.assertEqual(text.splitlines()[3].split(),
+                         "1 XDP 1,000 1,000 20.0% 200 100 to 300 2.0% 2"
+                         .split())
+        self.assertIn("all       5,000 ", text)
+        self.assertIn("XDP       7.0\n", text)
+        self.assertEqual(
+            figures.forwarding_chart(results, 1).count("<polyline"), 1)
+
     def test_usdt(self) -> None:
         table = figures.usdt([Result("upcalls", "ns", {
             "without": [500.0], "with": [1000.0]})])
