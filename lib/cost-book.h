@@ -92,6 +92,8 @@ struct cost_column {
 #define COST_OPTIONAL   (1u << 0)
 /* A stage that is not part of the whole event. */
 #define COST_APART      (1u << 1)
+/* A stage that is known of all events. */
+#define COST_EXACT      (1u << 4)
 /* A counter of events that were lost, which are not among the block's. */
 #define COST_LOST       (1u << 2)
 /* A counter that is not shown. */
@@ -135,7 +137,8 @@ struct cost_kind {
 
     /* If nonzero, events are not all timed, but each of them increments one of
      * the first 'n_rows' counters and has a number, which is stage
-     * 'row_stage', up to 'row_limit'.  Both are exact, see cost_tally(). */
+     * 'row_stage', up to 'row_limit'.  Both are exact, see cost_tally();
+     * cost_record() counts events that are timed in the same tally. */
     size_t n_rows;
     size_t row_stage;
     uint16_t row_limit;
@@ -281,7 +284,8 @@ static inline bool
 cost_stage_is_sampled(const struct cost_kind *kind, size_t stage)
 {
     return (kind->n_rows ? stage != kind->row_stage
-            : !kind->exact && stage != cost_kind_total(kind));
+            : !kind->exact && stage != cost_kind_total(kind)
+              && !(kind->stages[stage].flags & COST_EXACT));
 }
 
 /* Kinds. */

@@ -499,7 +499,7 @@ count_who(struct cost_recorder *recorder, size_t list,
 }
 
 /* Counts, in 'list', an event of 'recorder' that took 'ns' for 'who', or, if
- * 'n_lost' is nonzero, as many lost ones.  Takes some 50 instructions. */
+ * 'n_lost' is nonzero, as many lost ones. */
 void
 cost_count_who(struct cost_recorder *recorder, size_t list,
                const struct cost_who *who, uint64_t ns, uint64_t n_lost)

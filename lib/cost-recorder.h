@@ -93,7 +93,9 @@ struct cost_data {
     /* Used by the recording thread only. */
     uint32_t latest_class;              /* Recorded last, */
     struct cost_block *latest;          /* and its block. */
-    uint32_t n_max;                     /* No number in a tally is higher. */
+    uint32_t n_max;                     /* No number in a tally is higher:
+                                         * each sample adds to it what may be
+                                         * counted until the next one. */
 
     atomic_uint64_t slow_ns;            /* An event that takes longer belongs
                                          * in 'slowest'. */

@@ -30,7 +30,8 @@
  *
  * The main thread only parses the commands.  The worker (see
  * unixctl-worker.h) reads one account after the other and adds it to the
- * reply.  So a report takes some memory for each account that there is, but
+ * reply.  It has read each of them before, to put those first that took most
+ * time.  So a report takes some memory for each account that there is, but
  * that of numbers only for one.
  */
 

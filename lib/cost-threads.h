@@ -41,7 +41,8 @@ struct json;
  * in the event.  So, if the thread was on a CPU for I - E / 2 or longer, it
  * was so for at least half of the event.  The same holds for the other two.
  * This needs no reading when an event begins, and no guess: a cause that
- * cannot be proven so is unknown.
+ * cannot be proven so is unknown.  Only the main loop reads, with
+ * cost_threads_mark(), when an iteration begins and before it sleeps.
  *
  * A container or a service may have a limit of CPU time.  Linux counts time in
  * which a thread is held back because of it, "throttled", as run delay.

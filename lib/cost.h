@@ -51,6 +51,10 @@ struct smap;
  * Events as short as a burst of packets are not even timed, unless they are
  * among those: what is exact for each of them is a tally, see cost_tally().
  *
+ * An event in progress when accounting is switched off is recorded, unless it
+ * is an iteration of the main loop, a burst that is more than a tally, or an
+ * upcall that gets lost.
+ *
  *
  * Thread-safety
  * =============
@@ -61,12 +65,16 @@ struct smap;
  * ovs-rcu.h).
  *
  * Any thread may read or clear an account while others record into it; it gets
- * every event either whole or not at all.  A recorder that is destroyed leaves
- * its numbers behind, in a book named "exited", and an account that is
- * destroyed in those that cost_accounts_get() has for deleted ones.
+ * every event either whole or not at all.  Reading fails, and is tried again,
+ * if a thread is stopped while it records.
+ *
+ * A recorder that is destroyed leaves its numbers behind, in a book named
+ * "exited", and an account that is destroyed in those that cost_accounts_get()
+ * has for deleted ones.
  *
  * Clearing an account takes the data away from its recorders; what is recorded
- * next is new data.
+ * next is new data.  "exited" is emptied, and an event that a thread is just
+ * adding may be gone.
  *
  * One thread calls cost_accounts_copy() now and then, so that others can read
  * what happened in the last minutes. */

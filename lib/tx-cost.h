@@ -38,7 +38,8 @@ struct json;
  * =============
  *
  * As lib/cost.h: a tx port of a thread owns the recorder.  A netdev counts the
- * packets that it drops for the burst that the calling thread is sending. */
+ * packets that it drops for the burst that the calling thread is sending;
+ * tx_cost_end() records them together with it. */
 
 #define TX_COST_STAGES(COLUMN)                                              \
     COLUMN(TX_COST_WAIT, "wait", NULL, 0,                                   \
@@ -103,7 +104,7 @@ struct tx_cost {
                                  * packet was queued. */
     int qid;                    /* Tx queue that it is sending on. */
     uint32_t special;           /* TX_COST_* flags of its burst, 0 if it is
-                                 * only counted. */
+                                 * only a tally. */
     uint32_t dropped;           /* Packets of its burst, so far. */
 };
 

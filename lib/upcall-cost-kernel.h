@@ -51,6 +51,11 @@ struct upcall_cost_socket;
  *     upcall_cost_operated();
  *     upcall_cost_batch_stop();
  *
+ * If an upcall can't be parsed, upcall_cost_failed() is called instead of
+ * upcall_cost_parsed() and upcall_cost_translated().  An upcall that is
+ * translated with the error EAGAIN is complete, and recorded at once; with any
+ * other error, it is lost.
+ *
  * The hooks apply to the batch that the calling thread has started.  While
  * there is none, or accounting is off, they do nothing.  The clock is read
  * when an upcall has been received and when the batch is done, and in between
@@ -60,7 +65,8 @@ struct upcall_cost_socket;
  * counts for each socket the upcalls that it drops because the socket's buffer
  * is full.  Whoever looks first counts them for the account: a handler that is
  * told of an overrun or that finds the socket empty afterwards, a report, and
- * whatever ends a period, as closing the socket does.
+ * whatever ends a period, as closing the socket does.  Their recorder, named
+ * "sockets", is that of the account that has the socket's 'dpif'.
  *
  * An observer may know how long upcalls took before they were received.
  *

@@ -65,7 +65,7 @@ enum upcall_cost_stage { UPCALL_COST_STAGES(COST_ENUM) };
            "Adding the batch's ukeys and preparing its operations.")        \
     COLUMN(UPCALL_COST_K_OPERATE, "operate", NULL, 0,                       \
            "Until the kernel, and tc, have done the batch's operations.")   \
-    COLUMN(UPCALL_COST_K_BATCH, "batch", "upcalls", 0,                      \
+    COLUMN(UPCALL_COST_K_BATCH, "batch", "upcalls", COST_EXACT,             \
            "Upcalls in a batch; each batch counts once.")                   \
     COLUMN(UPCALL_COST_K_TOTAL, "total", NULL, 0,                           \
            "The whole upcall, from when it was sent if that is known.")
@@ -128,7 +128,9 @@ extern struct cost_config upcall_cost_config;
 extern const struct cost_kind upcall_cost_netdev_kind;
 extern struct cost_kind upcall_cost_kernel_kind;
 
-/* Hooks for the datapaths. */
+/* Hooks for the datapaths, which begin the span; upcall_cost_miss_stop()
+ * leaves it open.  'error' is what the upcall callback returned: no upcall is
+ * lost by ENOSPC, nor, if an action asked for it, by EAGAIN. */
 void upcall_cost_miss_stop(struct cost_span *, const struct flow *,
                            const struct miniflow *, uint32_t packet_len,
                            const struct ofpbuf *actions, int error);

@@ -30,6 +30,7 @@ struct ofp_header;
  *
  *   - "main-loop": each event is an iteration of the loop.  The loop is in
  *     exactly one stage at any time, so that the stages add up to the whole.
+ *     'poll' is the last stage of an iteration, although it is listed first.
  *
  *   - "interfaces": each event is an update of one interface's statistics,
  *     and each type of interface is a class.
