@@ -91,6 +91,10 @@ var kinds = []kind{
 		help: "Commands that came through the control socket",
 	},
 	{
+		report: "bridge", name: "message", metric: "bridge_message",
+		help: "OpenFlow messages that the main thread handled",
+	},
+	{
 		report: "netlink", name: "call", metric: "netlink_call",
 		help: "Netlink calls",
 		groups: []group{

@@ -93,11 +93,11 @@ struct cost_column {
 /* A stage that is not part of the whole event. */
 #define COST_APART      (1u << 1)
 /* A stage that is known of all events. */
-#define COST_EXACT      (1u << 4)
+#define COST_EXACT      (1u << 2)
 /* A counter of events that were lost, which are not among the block's. */
-#define COST_LOST       (1u << 2)
+#define COST_LOST       (1u << 3)
 /* A counter that is not shown. */
-#define COST_HIDDEN     (1u << 3)
+#define COST_HIDDEN     (1u << 4)
 
 #define COST_ENUM(ID, NAME, UNIT, FLAGS, HELP) ID,
 #define COST_COLUMN(ID, NAME, UNIT, FLAGS, HELP) \
