@@ -9,9 +9,7 @@ pair, processes of both trees take turns.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import time
 from pathlib import Path
 from statistics import median
@@ -19,6 +17,7 @@ from typing import Dict, List
 
 from machine import NotHere, Threads, read
 from report import Context, Result, ratio_line, table
+from runner import take_turns
 from switch import Switch
 
 N_PORTS = 1152
@@ -74,24 +73,14 @@ def run(context: Context) -> List[Result]:
     """Runs the benchmark; returns what it measured."""
     if os.geteuid():
         raise NotHere("it takes root")
-    trees = {"stock": context.stock, "patched": context.ovs}
-    times: Dict[str, List[float]] = {name: [] for name in trees}
-    with contextlib.ExitStack() as stack:
-        switches = {}
-        for name, tree in trees.items():
-            context.progress(f"{name}: {N_PORTS} ports")
-            where = context.directory / f"ports-{name}"
-            stack.callback(shutil.rmtree, where, ignore_errors=True)
-            switches[name] = stack.enter_context(PortsSwitch(tree, where))
-            switches[name].set_up()
-        for k in range(context.args.pairs):
-            context.progress(f"pair {k + 1} of {context.args.pairs}")
-            for name in sorted(switches, reverse=bool(k % 2)):
-                times[name].append(switches[name].measure())
+    times: Dict[str, List[float]] = {"stock": [], "patched": []}
+    take_turns(context, f"{N_PORTS} ports", PortsSwitch,
+               lambda name, switch: times[name].append(switch.measure()))
     result = Result(f"{N_PORTS} ports, a change", "ms", times)
     ratio = result.ratio("stock", "patched")
-    print(table(["ms", "stock", "patched"],
-                [[result.case, *(f"{median(times[n]):.2f}" for n in trees)]]))
+    print(table(["ms", *times],
+                [[result.case, *(f"{median(ms):.2f}"
+                                 for ms in times.values())]]))
     print(ratio_line(f"stock/patched, {result.case}", ratio, None,
                      f"goal: {GOAL} times less", judge=False))
     return [result]

@@ -5,12 +5,13 @@ bench/cures."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Callable, Dict, List
+from typing import Any, Callable, Dict, List
 
 import machine
 from report import Context, Result, write_json
@@ -103,6 +104,29 @@ def run_all(parser: argparse.ArgumentParser, args: argparse.Namespace,
                    {"stock": args.stock, "ovs": args.ovs}, results,
                    machine=facts, left_out=left_out, failed=failed)
     return 1 if failed else 0
+
+
+def take_turns(context: Context, what: str, create: Callable[..., Any],
+               measure: Callable[[str, Any], None],
+               finish: Callable[[Any], None] = lambda _switch: None) -> None:
+    """Has 'create' make a switch of each tree in a directory, sets both up,
+    and calls 'measure' with the tree's name and the switch, for each pair, in
+    turns; then 'finish' with each switch."""
+    trees = {"stock": context.stock, "patched": context.ovs}
+    with contextlib.ExitStack() as stack:
+        switches = {}
+        for name, tree in trees.items():
+            context.progress(f"{what}, {name}")
+            where = context.directory / f"{what.split()[-1]}-{name}"
+            stack.callback(shutil.rmtree, where, ignore_errors=True)
+            switches[name] = stack.enter_context(create(tree, where))
+            switches[name].set_up()
+        for k in range(context.args.pairs):
+            context.progress(f"{what}, pair {k + 1} of {context.args.pairs}")
+            for name in sorted(switches, reverse=bool(k % 2)):
+                measure(name, switches[name])
+        for switch in switches.values():
+            finish(switch)
 
 
 def run_main(main: Callable[[], int]) -> None:

@@ -29,7 +29,6 @@ the database must be what the kernel counts.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -42,6 +41,7 @@ from typing import Dict, List, NamedTuple
 
 from machine import NotHere, Threads, has_kernel_datapath, read
 from report import Context, Result, ratio_line, table
+from runner import take_turns
 from switch import Failed, Switch, wait_until
 
 N_PORTS = 1024
@@ -212,30 +212,21 @@ def run_kind(context: Context, kind: str) -> Dict[str, Dict[str, List[float]]]:
     cases = {"step": (False, False), "idle": (True, False)}
     if kind != "dummy":
         cases["busy"] = (True, True)
-    trees = {"stock": context.stock, "patched": context.ovs}
     times: Dict[str, Dict[str, List[float]]] = {}
-    with contextlib.ExitStack() as stack:
-        switches = {}
-        for name, tree in trees.items():
-            context.progress(f"{kind}, {name}: {N_PORTS} ports")
-            where = context.directory / f"{kind}-{name}"
-            stack.callback(shutil.rmtree, where, ignore_errors=True)
-            switches[name] = stack.enter_context(
-                StatsSwitch(tree, where, kind))
-            switches[name].set_up()
-        for k in range(context.args.pairs):
-            context.progress(f"{kind}, pair {k + 1} of {context.args.pairs}")
-            for name in sorted(switches, reverse=bool(k % 2)):
-                for case, how in cases.items():
-                    found = switches[name].measure(*how)
-                    figures = {f"{case} round" if how[0] else case: found.cpu}
-                    if how[0]:
-                        figures[f"{case} loop"] = found.loop
-                    for what, ms in figures.items():
-                        times.setdefault(what, {name: [] for name in trees})[
-                            name].append(ms)
-        for switch in switches.values():
-            switch.verify()
+
+    def measure(name: str, switch: StatsSwitch) -> None:
+        for case, how in cases.items():
+            found = switch.measure(*how)
+            figures = {f"{case} round" if how[0] else case: found.cpu}
+            if how[0]:
+                figures[f"{case} loop"] = found.loop
+            for what, ms in figures.items():
+                times.setdefault(what, {"stock": [], "patched": []})[
+                    name].append(ms)
+
+    take_turns(context, f"{N_PORTS} ports, {kind}",
+               lambda tree, where: StatsSwitch(tree, where, kind), measure,
+               StatsSwitch.verify)
     return times
 
 

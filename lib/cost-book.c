@@ -94,19 +94,24 @@ seq_is_same(const atomic_uint32_t *seq, uint32_t before)
     return !(before & 1) && seq_read(seq) == before;
 }
 
-/* Copies 'n' words from 'src', which 'seq' guards, to 'dst'.  Returns false if
- * their writer seems to be stopped in the middle of writing. */
+/* Copies 'n' words from 'src', which 'seq' guards, to 'dst'.  If 'take', makes
+ * 'seq' COST_TAKEN, too.  Returns false if their writer seems to be stopped in
+ * the middle of writing. */
 bool
-cost_seq_copy(const atomic_uint32_t *seq, uint64_t *dst,
-              const atomic_uint64_t *src, size_t n)
+cost_seq_copy(const atomic_uint32_t *seq_, uint64_t *dst,
+              const atomic_uint64_t *src, size_t n, bool take)
 {
+    atomic_uint32_t *seq = CONST_CAST(atomic_uint32_t *, seq_);
+
     for (int i = 0; i < READ_MAX; i++) {
         uint32_t before = seq_read(seq);
 
         for (size_t j = 0; j < n; j++) {
             dst[j] = cost_load(&src[j]);
         }
-        if (seq_is_same(seq, before)) {
+        if (seq_is_same(seq, before)
+            && (!take || atomic_compare_exchange_strong(seq, &before,
+                                                        COST_TAKEN))) {
             return true;
         }
         if (i >= READ_SLEEP) {
@@ -700,26 +705,10 @@ cost_book_read_slowest(struct cost_book *book, struct cost_slowest *slowest,
 {
     const struct cost_kind *kind = book->kind;
     size_t n = kind->n_slowest * slow_size(kind);
-    uint64_t *words = xmalloc(n * sizeof *words);
-    bool ok = false;
-
-    for (int i = 0; i < READ_MAX && !ok; i++) {
-        uint32_t before = seq_read(&slowest->seq);
-
-        for (size_t j = 0; j < n; j++) {
-            words[j] = (before == COST_TAKEN ? 0
-                        : cost_load(&slowest->words[j]));
-        }
-        ok = (before == COST_TAKEN
-              || (seq_is_same(&slowest->seq, before)
-                  && (!take
-                      || atomic_compare_exchange_strong(&slowest->seq, &before,
-                                                        COST_TAKEN))));
-        if (!ok && i >= READ_SLEEP) {
-            xnanosleep_no_quiesce(READ_SLEEP_NS);
-        }
-    }
-
+    uint64_t *words = xcalloc(n, sizeof *words);
+    bool ok = (seq_read(&slowest->seq) == COST_TAKEN
+               || cost_seq_copy(&slowest->seq, words, slowest->words, n,
+                                take));
     struct cost_slow *slow = book_grow_slowest(book, kind->n_slowest);
 
     for (size_t i = 0; ok && i < kind->n_slowest; i++) {

@@ -326,7 +326,7 @@ uint64_t cost_book_events(const struct cost_book *, size_t class);
 
 void cost_block_publish__(struct cost_block *);
 bool cost_seq_copy(const atomic_uint32_t *seq, uint64_t *dst,
-                   const atomic_uint64_t *src, size_t n);
+                   const atomic_uint64_t *src, size_t n, bool take);
 
 /* Memory. */
 void *cost_alloc(size_t size);

@@ -1035,10 +1035,10 @@ cost_render_top(struct ds *s, struct json *json, const struct cost_top *spec,
 
         put_row_name(&name, spec, row, true);
         ds_put_format(s, "  %-*s %5.1f%%", width, ds_cstr(&name), 100 * share);
-        put_cell(s, 11, true, row->events);
-        put_cell(s, MIN_WIDTH, false, mean);
-        put_cell(s, MIN_WIDTH, false, row->max_ns);
-        put_cell(s, 5, true, row->lost);
+        put_cell(s, 11, NUMBER, row->events);
+        put_cell(s, MIN_WIDTH, TIME, mean);
+        put_cell(s, MIN_WIDTH, TIME, row->max_ns);
+        put_cell(s, 5, NUMBER, row->lost);
         if (row->error) {
             ds_put_cstr(s, "  (count at most ");
             cost_put_count(s, row->error);

@@ -258,7 +258,7 @@ cost_sketch_read(struct cost_sketch *sketch, const struct cost_keys *keys)
         uint64_t words[COST_ROW_WORDS];
 
         if (!cost_seq_copy(&keys->rows[i].seq, words, keys->rows[i].words,
-                           COST_ROW_WORDS)) {
+                           COST_ROW_WORDS, false)) {
             return false;
         }
         memcpy(&sketch->rows[i], words, sizeof words);

@@ -39,9 +39,6 @@ MAY_SKIP = {
     "with AF_XDP, OVS itself is linked with libbpf",
     "tx-cost-counters.at: tx cost - hardware counters that are not here":
     "the machine has them; other tests of counters run anywhere",
-    "system-thread-syscalls.at: thread_syscalls.bt - against "
-    "netlink/cost-show":
-    "bpftrace can't name functions of a process in another PID namespace",
 }
 
 
