@@ -492,8 +492,9 @@ cost_put_string(struct json *object, const char *name, char *string)
     json_object_put(object, name, json_string_create_nocopy(string));
 }
 
-/* There can be thousands of buckets in a reply: they are text at once.  A
- * 'struct json' takes one or two allocations for each number. */
+/* Returns 's', which becomes empty, as a JSON value.  There can be thousands
+ * of stages and buckets in a reply: they are text at once.  A 'struct json'
+ * takes one or two allocations for each number. */
 struct json *
 cost_serialized(struct ds *s)
 {
@@ -503,15 +504,39 @@ cost_serialized(struct ds *s)
     return json;
 }
 
-/* Returns the counts of 'hist' as a JSON object with the fields of OTLP's
+/* Adds 'n' to 's'.  A reply can have tens of thousands of numbers, for which
+ * ds_put_format() would take several times as long. */
+static void
+put_digits(struct ds *s, uint64_t n)
+{
+    char digits[20];
+    size_t i = sizeof digits;
+
+    do {
+        digits[--i] = '0' + n % 10;
+        n /= 10;
+    } while (n);
+    ds_put_buffer(s, digits + i, sizeof digits - i);
+}
+
+static void
+put_member(struct ds *s, const char *name, uint64_t n)
+{
+    ds_put_cstr(s, ",\"");
+    ds_put_cstr(s, name);
+    ds_put_cstr(s, "\":");
+    put_digits(s, n);
+}
+
+/* Adds the counts of 'hist' to 's' as a JSON object with the fields of OTLP's
  * ExponentialHistogramDataPoint, in its form for positive values, in seconds,
  * except that what is above the highest edge is in "overflow". */
-static struct json *
-buckets_to_json(const struct cost_hist *hist)
+static void
+put_buckets(struct ds *s, const struct cost_hist *hist)
 {
     unsigned int end = MIN(hist->first + hist->n, COST_HIST_N_EDGES);
     unsigned int first = MAX(hist->first, 1);
-    struct ds s = DS_EMPTY_INITIALIZER;
+    int offset;
 
     while (first < end && !cost_hist_get(hist, first)) {
         first++;
@@ -523,54 +548,57 @@ buckets_to_json(const struct cost_hist *hist)
     /* The threshold is the lowest edge, 2**-30 s, rounded down to as many
      * digits as a number in JSON has. */
     BUILD_ASSERT_DECL(COST_HIST_SCALE == 3 && COST_HIST_MIN_EXP == -30);
-    ds_put_format(&s, "{\"scale\":3,\"unit\":\"s\","
-                  "\"zero_threshold\":9.31322574615478e-10,"
-                  "\"zero_count\":%"PRIu64",\"offset\":%d,"
-                  "\"bucket_counts\":[",
-                  cost_hist_get(hist, 0),
-                  first < end ? COST_HIST_OTLP_OFFSET + (int) first - 1 : 0);
-    for (unsigned int i = first; i < end; i++) {
-        ds_put_format(&s, "%s%"PRIu64, i > first ? "," : "",
-                      cost_hist_get(hist, i));
+    offset = first < end ? COST_HIST_OTLP_OFFSET + (int) first - 1 : 0;
+    ds_put_cstr(s, "{\"scale\":3,\"unit\":\"s\","
+                "\"zero_threshold\":9.31322574615478e-10,\"offset\":");
+    if (offset < 0) {
+        ds_put_char(s, '-');
     }
-    ds_put_format(&s, "],\"overflow\":%"PRIu64"}",
-                  cost_hist_get(hist, COST_HIST_N_EDGES));
-    return cost_serialized(&s);
+    put_digits(s, abs(offset));
+    ds_put_cstr(s, ",\"bucket_counts\":[");
+    for (unsigned int i = first; i < end; i++) {
+        if (i > first) {
+            ds_put_char(s, ',');
+        }
+        put_digits(s, cost_hist_get(hist, i));
+    }
+    ds_put_char(s, ']');
+    put_member(s, "zero_count", cost_hist_get(hist, 0));
+    put_member(s, "overflow", cost_hist_get(hist, COST_HIST_N_EDGES));
+    ds_put_char(s, '}');
 }
 
-/* Returns the counts of 'hist', of numbers, as a JSON object: bucket I is for
- * numbers up to and including bound I, the last one for those above all
+/* Adds the counts of 'hist', of numbers, to 's' as a JSON object: bucket I is
+ * for numbers up to and including bound I, the last one for those above all
  * bounds.  The bounds are from the lowest to that of the highest number. */
-static struct json *
-bounds_to_json(const struct cost_hist *hist)
+static void
+put_bounds(struct ds *s, const struct cost_hist *hist)
 {
     unsigned int n_edges = cost_hist_n_buckets(hist) - 1;
     unsigned int end = hist->limit ? n_edges : 1;
-    struct ds bounds = DS_EMPTY_INITIALIZER;
     struct ds counts = DS_EMPTY_INITIALIZER;
 
     if (!hist->limit && cost_hist_count(hist)) {
         end = MIN(cost_hist_bucket_of(hist, cost_hist_max(hist)) + 1,
                   n_edges);
     }
+    ds_put_cstr(s, "{\"bounds\":[");
     for (unsigned int i = 0; i < end; i++) {
         uint64_t edge = cost_hist_edge(hist, i);
 
         /* Several buckets below 12 are too narrow for any whole number. */
         if (!i || edge != cost_hist_edge(hist, i - 1)) {
-            ds_put_format(&bounds, "%s%"PRIu64, i ? "," : "", edge);
-            ds_put_format(&counts, "%"PRIu64",", cost_hist_get(hist, i));
+            if (i) {
+                ds_put_char(s, ',');
+            }
+            put_digits(s, edge);
+            put_digits(&counts, cost_hist_get(hist, i));
+            ds_put_char(&counts, ',');
         }
     }
-    ds_put_format(&counts, "%"PRIu64, cost_hist_get(hist, n_edges));
-
-    struct ds s = DS_EMPTY_INITIALIZER;
-
-    ds_put_format(&s, "{\"bounds\":[%s],\"counts\":[%s]}", ds_cstr(&bounds),
-                  ds_cstr(&counts));
-    ds_destroy(&bounds);
+    put_digits(&counts, cost_hist_get(hist, n_edges));
+    ds_put_format(s, "],\"counts\":[%s]}", ds_cstr(&counts));
     ds_destroy(&counts);
-    return cost_serialized(&s);
 }
 
 static struct json *
@@ -580,31 +608,34 @@ stage_to_json(const struct cost_view *view, const struct cost_block *block,
     const struct cost_kind *kind = block->kind;
     const struct cost_hist *hist = &block->hists[stage];
     bool number = cost_stage_is_number(kind, stage);
-    struct json *json = json_object_create();
+    struct ds s = DS_EMPTY_INITIALIZER;
 
-    json_object_put_string(json, "unit",
-                           number ? kind->stages[stage].unit : "ns");
-    json_object_put(json, "sampled",
-                    json_boolean_create(cost_stage_is_sampled(kind, stage)));
-    cost_put_integer(json, "count", cost_hist_count(hist));
-    cost_put_integer(json, "sum", cost_hist_sum(hist));
+    ds_put_cstr(&s, "{\"unit\":\"");
+    ds_put_cstr(&s, number ? kind->stages[stage].unit : "ns");
+    ds_put_cstr(&s, cost_stage_is_sampled(kind, stage)
+                    ? "\",\"sampled\":true" : "\",\"sampled\":false");
+    put_member(&s, "count", cost_hist_count(hist));
+    put_member(&s, "sum", cost_hist_sum(hist));
     if (cost_hist_count(hist)) {
-        cost_put_integer(json, "min", cost_hist_min(hist));
-        cost_put_integer(json, "max", cost_hist_max(hist));
-        json_object_put(json, "mean", json_real_create(cost_hist_mean(hist)));
+        put_member(&s, "min", cost_hist_min(hist));
+        put_member(&s, "max", cost_hist_max(hist));
+        ds_put_format(&s, ",\"mean\":%.15g", cost_hist_mean(hist));
         for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
-            double value = cost_hist_percentile(hist, percentiles[i].percent,
-                                                number);
-
-            json_object_put(json, percentiles[i].name,
-                            json_real_create(value));
+            put_member(&s, percentiles[i].name,
+                       round(cost_hist_percentile(
+                           hist, percentiles[i].percent, number)));
         }
     }
     if (view->histograms) {
-        json_object_put(json, "histogram", (number ? bounds_to_json(hist)
-                                            : buckets_to_json(hist)));
+        ds_put_cstr(&s, ",\"histogram\":");
+        if (number) {
+            put_bounds(&s, hist);
+        } else {
+            put_buckets(&s, hist);
+        }
     }
-    return json;
+    ds_put_char(&s, '}');
+    return cost_serialized(&s);
 }
 
 /* Adds the numbers of 'class' of 'book', or of all, to 'json'. */
