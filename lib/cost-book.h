@@ -57,8 +57,8 @@ struct ds;
  * Thread-safety
  * =============
  *
- * A block in a book is plain data.  One that a thread records into is written
- * by this thread alone, which takes no lock and waits for nobody.  Any thread
+ * A block in a book is plain data.  The numbers of one that a thread records
+ * into are written by this thread alone, which waits for nobody.  Any thread
  * that is not quiescent (see ovs-rcu.h) may copy such a block with
  * cost_block_read(), but only one at a time, as cost_account_read() makes
  * sure.  It gets every event either whole or not at all. */
@@ -94,7 +94,7 @@ struct cost_column {
 #define COST_APART      (1u << 1)
 /* A stage that is known of all events. */
 #define COST_EXACT      (1u << 2)
-/* A counter of events that were lost, which are not among the block's. */
+/* A counter of what was lost. */
 #define COST_LOST       (1u << 3)
 /* A counter that is not shown. */
 #define COST_HIDDEN     (1u << 4)
@@ -179,6 +179,8 @@ struct cost_entry {
                                          * slowest. */
     uint32_t class;
     uint16_t known;                     /* A bit for each stage that is. */
+    uint16_t watched;                   /* Same, of further ones, which are
+                                         * for the slowest events only. */
     uint8_t counter;                    /* To increment or COST_NO_COUNTER. */
     uint64_t stages[COST_MAX_STAGES];   /* ns or number, of those 'known'. */
 };
@@ -201,7 +203,8 @@ struct cost_block {
     uint32_t size;                      /* Bytes. */
 
     /* If a thread records into it. */
-    atomic_uint32_t seq;                /* Odd while it is written. */
+    atomic_uint32_t seq;                /* Odd while it is written, but for
+                                         * tallies. */
     atomic_bool wanted;                 /* Does a reader want 'copy'? */
     ATOMIC(struct cost_block *) copy;   /* Made by the writer, or NULL. */
     uint16_t rows;                      /* A bit for each row with a tally. */
@@ -354,7 +357,7 @@ cost_entry_init(struct cost_entry *entry, size_t class)
 {
     entry->excluded_ns = 0;
     entry->class = class;
-    entry->known = 0;
+    entry->known = entry->watched = 0;
     entry->counter = COST_NO_COUNTER;
 }
 

@@ -32,6 +32,10 @@
 /* The most bursts of an output queue that go with one cost_sample(), twice. */
 #define TALLIES 64
 
+/* So many events that follow one of the slowest are split into stages, too:
+ * what is slow seldom comes alone. */
+#define N_WATCH 16
+
 /* Finds out why an event was slow, or NULL. */
 static cost_cause_cb *cause_cb;
 
@@ -322,9 +326,14 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
     uint64_t total_ns = entry->stages[cost_kind_total(recorder->kind)];
     uint64_t log_ns = cost_load(&recorder->kind->config->log_ns);
     enum cost_cause cause = get_cause(recorder->kind, entry);
+    struct cost_entry slow = *entry;
     struct cost_slowest *slowest
         = ovsrcu_get_protected(struct cost_slowest *, &data->slowest);
 
+    slow.known |= entry->watched;
+    if (!slowest || total_ns > slowest->threshold_ns) {
+        recorder->n_watch = N_WATCH;
+    }
     if (log_ns && total_ns > log_ns) {
         struct cost_block *block = data->latest;
         uint32_t seq = cost_seq_begin(&block->seq);
@@ -334,14 +343,14 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
         cost_block_end(block, seq);
         atomic_read_relaxed(&breach_cb, &cb);
         if (cb) {
-            cb(recorder, entry, cause);
+            cb(recorder, &slow, cause);
         }
     }
     if (!slowest) {
         slowest = cost_slowest_create(recorder->kind);
         ovsrcu_set(&data->slowest, slowest);
     }
-    cost_slowest_insert(slowest, entry, cause, details,
+    cost_slowest_insert(slowest, &slow, cause, details,
                         log_ns ? log_ns : UINT64_MAX, &data->slow_ns);
 }
 

@@ -44,6 +44,7 @@ cost_span_open(struct cost_span *span, struct cost_recorder *recorder,
     span->excluded = 0;
     span->lapped = 0;
     span->sampled = sampled;
+    cost_span_watch(span);
     span->who[0].id = span->who[1].id = 0;
     cost_entry_init(&span->entry, 0);
 }
@@ -74,7 +75,8 @@ cost_span_finish(struct cost_span *span, uint64_t now, size_t class,
                  const uint64_t *counts, const struct cost_details *details)
 {
     uint64_t total = cost_clock_ns(cost_clock_ticks(span->start, now));
-    size_t last = cost_kind_total(span->recorder->kind);
+    const struct cost_kind *kind = span->recorder->kind;
+    size_t last = cost_kind_total(kind);
     struct cost_entry *entry = &span->entry;
 
     for (uint16_t lapped = span->lapped; OVS_UNLIKELY(lapped);
@@ -97,9 +99,16 @@ cost_span_finish(struct cost_span *span, uint64_t now, size_t class,
         }
     }
     entry->class = class;
+    entry->watched = 0;
+    for (size_t i = 0; OVS_UNLIKELY(span->watched) && i < last; i++) {
+        if (cost_stage_is_sampled(kind, i)) {
+            entry->watched |= entry->known & (1u << i);
+        }
+    }
+    entry->known &= ~entry->watched;
     cost_record(span->recorder, entry, counts, details);
-    for (size_t i = 0; i < span->recorder->kind->n_lists; i++) {
-        if (span->who[i].id) {
+    for (size_t i = 0; i < kind->n_lists; i++) {
+        if (span->who[i].id && !(span->watched && kind->lists[i].sampled)) {
             cost_count_who(span->recorder, i, &span->who[i],
                            total != COST_CLOCK_UNKNOWN ? total : 0, 0);
         }

@@ -41,7 +41,8 @@
  * cost_lap() applies to the innermost span of the calling thread, so that the
  * code that ends a stage need not know the code that began the event; a span
  * of another kind refuses it.  Spans nest: the time of an inner event is not
- * part of the outer one, so that adding up events never counts time twice.
+ * part of the outer one, so that adding up events that are begun never counts
+ * time twice.
  *
  * Of events that follow each other immediately, the end of one may be the
  * start of the next, which saves reading the clock:
@@ -79,7 +80,8 @@ struct cost_span {
     uint64_t last;                      /* End of the latest stage, plus the
                                          * time of inner events since. */
     uint64_t excluded;                  /* Ticks of inner events. */
-    bool sampled;                       /* Record the stages? */
+    bool sampled;                       /* Time the stages? */
+    bool watched;                       /* For the slowest events only? */
     bool left;                          /* Between cost_span_leave() and
                                          * cost_span_close()? */
 
@@ -120,6 +122,18 @@ static inline uint64_t
 cost_span_now(const struct cost_span *span)
 {
     return cost_clock_now(span->recorder->kind->event, 0);
+}
+
+/* Has the stages of 'span''s event, which begins, timed although it is not
+ * sampled, if it is one of those that follow one of the slowest. */
+static inline void
+cost_span_watch(struct cost_span *span)
+{
+    span->watched = false;
+    if (!span->sampled && OVS_UNLIKELY(span->recorder->n_watch)) {
+        span->recorder->n_watch--;
+        span->sampled = span->watched = true;
+    }
 }
 
 /* Makes 'span' ready for cost_span_begin() and cost_span_close(). */
@@ -168,6 +182,7 @@ cost_span_begin(struct cost_span *span, struct cost_recorder *recorder,
         span->who[0].id = span->who[1].id = 0;
         span->sampled = (cost_sample(recorder, interval)
                          || recorder->kind->exact);
+        cost_span_watch(span);
     } else {
         span->recorder = NULL;
         span->sampled = false;

@@ -524,6 +524,64 @@ check_slowest(struct cost_account *account)
     read_free(r);
 }
 
+/* Measures an event of 'recorder' whose stages take 'first' and 'second'.
+ * Returns true if it was sampled. */
+static bool
+measure(struct cost_recorder *recorder, uint64_t first, uint64_t second)
+{
+    struct cost_span span;
+
+    set_clock("other", first);
+    cost_span_init(&span);
+    cost_span_begin(&span, recorder, 0);
+    cost_lap(&other_kind, FIRST);
+    set_clock("other", span.sampled ? second : first + second);
+    cost_span_end(&span, SECOND, 0, NULL, NULL, 0);
+    return span.sampled && !span.watched;
+}
+
+/* Of 16 events that follow one of the slowest, the stages are known if they
+ * are among the slowest, too, and are not in the histograms. */
+static void
+check_watched(struct cost_account *unused OVS_UNUSED)
+{
+    struct cost_account *account = cost_account_create(&other_kind, "watched",
+                                                       NULL);
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    const struct cost_slow *slow;
+    size_t n_sampled = 0;
+    struct read *r;
+
+    configure(true, COST_MAX_SAMPLE_INTERVAL);
+    n_sampled += measure(recorder, 400, 600);
+    n_sampled += measure(recorder, 400, 600);
+    for (size_t i = 0; i < 15; i++) {
+        n_sampled += measure(recorder, 1, 1);
+    }
+    n_sampled += measure(recorder, 3000, 4000);
+    for (size_t i = 0; i < 20; i++) {
+        n_sampled += measure(recorder, 1, 1);
+    }
+    n_sampled += measure(recorder, 2000, 3000);
+
+    r = read_kind(other_kinds);
+    ovs_assert(cost_book_events(&r->reading.total, 0) == 39);
+    ovs_assert(cost_hist_count(&r->sum->hists[TOTAL]) == 39);
+    ovs_assert(cost_hist_count(&r->sum->hists[FIRST]) == n_sampled
+               && cost_hist_count(&r->sum->hists[SECOND]) == n_sampled);
+    slow = r->reading.total.slowest;
+    ovs_assert(r->reading.total.n_slowest == 2);
+    ovs_assert(slow[0].total_ns == 7000 && slow[0].entry.stages[FIRST] == 3000
+               && slow[0].entry.stages[SECOND] == 4000
+               && slow[0].entry.known == (1u << FIRST | 1u << SECOND
+                                          | 1u << TOTAL));
+    ovs_assert(slow[1].total_ns == 5000
+               && (slow[1].entry.known == 1u << TOTAL || n_sampled));
+    configure(true, COST_DEFAULT_SAMPLE_INTERVAL);
+    read_free(r);
+    cost_account_destroy(account);
+}
+
 /* Tallies are exact, whether an event is timed or not. */
 static void
 check_tally(struct cost_account *unused OVS_UNUSED)
@@ -1411,10 +1469,10 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
     static void (*const checks[])(struct cost_account *) = {
         check_concurrent_read, check_thread_exit, check_same_name,
         check_concurrent_clear, check_stopped, check_nesting, check_points,
-        check_excluded, check_slowest, check_tally, check_tally_rows,
-        check_wide, check_tally_off, check_refused, check_next, check_off,
-        check_sample, check_accounts, check_clears, check_memory,
-        check_config, check_old_numbers, check_windows,
+        check_excluded, check_slowest, check_watched, check_tally,
+        check_tally_rows, check_wide, check_tally_off, check_refused,
+        check_next, check_off, check_sample, check_accounts, check_clears,
+        check_memory, check_config, check_old_numbers, check_windows,
         check_concurrent_copy, check_history_memory,
     };
 
