@@ -43,8 +43,9 @@
  * nanoseconds, so comparing with the edge rounded down to a nanosecond is
  * exact.
  *
- * Count, sum, minimum and maximum are exact.  A percentile is off by at most
- * 4.5%, half of a bucket's width.
+ * Count, sum, minimum and maximum are exact; of a difference, minimum and
+ * maximum may be edges of buckets.  A percentile is off by at most 4.5%, half
+ * of a bucket's width (of numbers, 9.1%).
  *
  * Numbers, such as flows in a round, are counted in the same buckets.  Small
  * ones, such as packets in a burst, have a bucket each, up to a limit: such a

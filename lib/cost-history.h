@@ -28,9 +28,9 @@ struct cost_history;
  *
  * At each tick, the numbers of a thread are copied, if they have changed since
  * the tick before.  The present numbers minus a copy are what has happened
- * since then.  The copies of the last minute are kept, and one of each minute
- * of the last 15.  A copy has only numbers that are not 0, in as few bytes as
- * they need.
+ * since then.  COST_TICKS_* say which copies are kept.  A copy has only
+ * numbers that are not 0, in as few bytes as they need.  The slowest events
+ * are not in copies: each has the tick that it is before.
  *
  * The numbers of a thread that exits are added to those of "exited", so that
  * its copies are copies of these from then on.

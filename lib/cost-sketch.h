@@ -37,7 +37,8 @@ struct ds;
  * any key with more than 1/N of the events is among N rows.
  *
  * A thread counts in a 'struct cost_keys'.  A 'struct cost_sketch' is a copy,
- * or a sum of copies, or a difference of two.
+ * or a sum of copies, or a difference of two, in which 'max_ns' is still that
+ * of all the time.
  *
  *
  * Thread-safety

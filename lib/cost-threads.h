@@ -30,7 +30,8 @@ struct json;
  * A thread spends all of its time in three ways: on a CPU, waiting for one
  * although it could run (its "run delay"), and blocked.  Linux counts the
  * first two for each thread.  A sampler, which is a thread of its own, reads
- * these counters of all threads of the process twice a second.
+ * these counters of all threads of the process twice a second.  It also makes
+ * the ticks of lib/cost-history.h, and logs slow events.
  *
  * The command "cost/threads" shows how much of the last seconds or minutes
  * each thread spent in each way.

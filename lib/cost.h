@@ -39,14 +39,14 @@ struct smap;
  *     ...
  *     cost_recorder_destroy(recorder);
  *
- * All that belongs to one event is recorded at once.  lib/cost-span.h times an
- * event and makes its entry.
+ * lib/cost-span.h times an event and makes its entry.
  *
  * Every event is counted.  Splitting one into stages takes a clock reading per
  * stage, so that only one in 'sample_interval' events is split.  The gaps
  * between them are random, 1 to 2 * 'sample_interval' - 1 events: with fixed
  * gaps, of events that alternate (such as the upcalls before and after a
- * recirculation) one kind might never be split.
+ * recirculation) one kind might never be split.  Kinds that are 'exact', such
+ * as Netlink calls, have all events split.
  *
  * Events as short as a burst of packets are not even timed, unless they are
  * among those: what is exact for each of them is a tally, see cost_tally().
@@ -60,24 +60,28 @@ struct smap;
  * =============
  *
  * A recorder has a single writer at any time: its owner makes sure of that.
- * Recording takes no lock, and waits for nobody.  It allocates memory when it
- * first sees times of a doubling.  The writer must not be quiescent (see
- * ovs-rcu.h).
+ * Recording waits for nobody.  It allocates memory for what it sees for the
+ * first time: a class, times of a doubling, a slow event, a key.  The writer
+ * must not be quiescent (see ovs-rcu.h).
  *
- * Any thread may read or clear an account while others record into it; it gets
- * every event either whole or not at all.  Reading fails, and is tried again,
- * if a thread is stopped while it records.
+ * Any thread may read or clear an account while others record into it.  It
+ * gets the numbers of an event either all or not at all; that the event is one
+ * of the slowest, or of a key, is recorded next.  Reading fails, and is tried
+ * again, if a thread is stopped while it records.
  *
  * A recorder that is destroyed leaves its numbers behind, in a book named
  * "exited", and an account that is destroyed in those that cost_accounts_get()
- * has for deleted ones.
+ * has for deleted ones.  A tick moves the slowest events there, too, of
+ * threads that go on.
  *
  * Clearing an account takes the data away from its recorders; what is recorded
  * next is new data.  "exited" is emptied, and an event that a thread is just
  * adding may be gone.
  *
- * One thread calls cost_accounts_copy() now and then, so that others can read
- * what happened in the last minutes. */
+ * The sampler, see lib/cost-threads.h, calls cost_accounts_copy() and
+ * cost_log(), so that others can read what happened in the last minutes.
+ * 'last_ms' of cost_accounts_get() is rounded up to a tick that is kept, by up
+ * to a minute. */
 
 /* Configuration. */
 void cost_configure(const struct smap *other_config);

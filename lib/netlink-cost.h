@@ -31,7 +31,11 @@ struct ofpbuf;
  * replies, a dump's request, one buffer full of a dump's replies, or one
  * notification.  Each family of messages, such as "link" or "ovs_flow", has an
  * account, which is created when it is first used, and each kind of call is a
- * class.
+ * class.  Notifications of generic Netlink, such as upcalls, are not accounted
+ * for.
+ *
+ * The time of a call is also part of the event that it is made in, if any: of
+ * an upcall's 'operate', say.
  *
  *
  * Thread-safety
@@ -80,7 +84,7 @@ enum nl_cost_op {
 
 extern const struct cost_kind nl_cost_kind;
 
-/* A call in progress. */
+/* A call in progress.  A notification's family is known when it is there. */
 struct nl_cost {
     struct cost_span span;      /* No recorder if not accounted for. */
     enum nl_cost_op op;

@@ -31,7 +31,8 @@ struct json;
  * has an account, and each of its tx queues is a class.
  *
  * The time of a burst that is sent while another event is measured, such as an
- * upcall whose packet fills an output queue, is taken off that event.
+ * upcall whose packet fills an output queue, is taken off that event, but for
+ * 'wait'; this takes two readings of the clock for any such burst.
  *
  *
  * Thread-safety

@@ -54,7 +54,8 @@ struct upcall_cost_socket;
  * If an upcall can't be parsed, upcall_cost_failed() is called instead of
  * upcall_cost_parsed() and upcall_cost_translated().  An upcall that is
  * translated with the error EAGAIN is complete, and recorded at once; with any
- * other error, it is lost.
+ * other error, it is lost.  upcall_cost_operated() records all others;
+ * upcall_cost_batch_stop() only makes the thread forget the batch.
  *
  * The hooks apply to the batch that the calling thread has started.  While
  * there is none, or accounting is off, they do nothing.  The clock is read
@@ -93,7 +94,8 @@ struct upcall_cost_upcall {
 /* On the stack of the code that starts and stops it. */
 struct upcall_cost_batch {
     struct cost_recorder *recorder;     /* NULL if accounting is off. */
-    struct cost_span span;              /* Takes cost_outcome(). */
+    struct cost_span span;              /* Takes cost_outcome() while flows
+                                         * are installed. */
     uint32_t interval;                  /* One in so many is sampled. */
     bool sampled;                       /* Is one of these? */
     size_t n;                           /* Upcalls translated so far. */

@@ -27,7 +27,7 @@ struct revalidator_cost;
 /* What revalidation costs.
  * ========================
  *
- * The hooks that ofproto-dpif-upcall calls, on top of lib/cost.h.  Each
+ * The hooks that ofproto-dpif-upcall calls, on top of lib/cost-span.h.  Each
  * datapath has two accounts: one of rounds, which the leading revalidator
  * thread records, and one of each thread's share of a round.
  *
