@@ -94,7 +94,7 @@ struct cost_column {
 #define COST_APART      (1u << 1)
 /* A stage that is known of all events. */
 #define COST_EXACT      (1u << 2)
-/* A counter of what was lost. */
+/* A counter of what was lost, in general not among the events. */
 #define COST_LOST       (1u << 3)
 /* A counter that is not shown. */
 #define COST_HIDDEN     (1u << 4)

@@ -39,7 +39,8 @@ struct cost_history;
  * Thread-safety
  * =============
  *
- * None: the lock of an account guards its list of histories. */
+ * None: the lock of an account guards its list of histories, and that of all
+ * accounts those of deleted ones. */
 
 bool cost_history_has(uint64_t tick, uint64_t latest);
 void cost_history_copy(struct cost_history **, const void *thread,

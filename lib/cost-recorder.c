@@ -321,7 +321,8 @@ widen_all(struct cost_recorder *recorder, struct cost_data *data)
  * to be logged. */
 static void COST_COLD
 record_slow(struct cost_recorder *recorder, struct cost_data *data,
-            const struct cost_entry *entry, const struct cost_details *details)
+            const struct cost_entry *entry, const struct cost_details *details,
+            const struct cost_who *who)
 {
     uint64_t total_ns = entry->stages[cost_kind_total(recorder->kind)];
     uint64_t log_ns = cost_load(&recorder->kind->config->log_ns);
@@ -343,7 +344,7 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
         cost_block_end(block, seq);
         atomic_read_relaxed(&breach_cb, &cb);
         if (cb) {
-            cb(recorder, &slow, cause);
+            cb(recorder, &slow, cause, who);
         }
     }
     if (!slowest) {
@@ -385,14 +386,16 @@ find_bucket(const struct cost_block *block, const struct cost_entry *entry,
 
 /* Records 'entry' in 'recorder', all of it at once, and adds 'counts', which
  * may be NULL, to the counters.  Should it be among the slowest, gets
- * 'details', which may be NULL, too.
+ * 'details', which may be NULL, too.  Should it be logged, tells of 'who', see
+ * cost_breach_cb.
  *
  * Costs some 10 ns, and some 10 ns for each stage that is known.  An event
  * that is among the slowest so far, or the first of its class in this thread,
  * or the first of a doubling of times, takes some 100 ns longer. */
 void
 cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
-            const uint64_t *counts, const struct cost_details *details)
+            const uint64_t *counts, const struct cost_details *details,
+            const struct cost_who *who)
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
     const struct cost_kind *kind = recorder->kind;
@@ -467,7 +470,7 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
     }
     if (timed && OVS_UNLIKELY(entry->stages[total] > cost_load(&data->slow_ns))
         && kind->n_slowest) {
-        record_slow(recorder, data, entry, details);
+        record_slow(recorder, data, entry, details, who);
     }
 }
 
@@ -548,7 +551,7 @@ cost_tally__(struct cost_recorder *recorder, uint32_t class_, size_t row,
         cost_entry_init(&entry, class);
         entry.counter = row;
         cost_entry_add(&entry, kind->row_stage, number);
-        cost_record(recorder, &entry, NULL, NULL);
+        cost_record(recorder, &entry, NULL, NULL, NULL);
         return;
     }
 

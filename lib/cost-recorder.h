@@ -98,7 +98,7 @@ struct cost_data {
                                          * counted until the next one. */
 
     atomic_uint64_t slow_ns;            /* An event that takes longer belongs
-                                         * in 'slowest'. */
+                                         * in 'slowest', or is to be logged. */
     OVSRCU_TYPE(struct cost_classes *) classes;
     OVSRCU_TYPE(struct cost_slowest *) slowest;
     OVSRCU_TYPE(struct cost_keys *) keys[COST_MAX_LISTS];  /* NULL if empty. */
@@ -142,14 +142,19 @@ void cost_recorder_take_slowest(struct cost_recorder *, struct cost_book *);
 typedef enum cost_cause cost_cause_cb(uint64_t event_ns, uint64_t age_ns);
 void cost_set_cause_cb(cost_cause_cb *);
 
-/* Tells of an event that has taken longer than 'log_ns', in its thread. */
+/* Tells of an event that has taken longer than 'log_ns', in its thread.  'who'
+ * has the event's key of each list, with 'id' 0 if it is not known, or is NULL
+ * if there is none. */
 typedef void cost_breach_cb(const struct cost_recorder *,
-                            const struct cost_entry *, enum cost_cause);
+                            const struct cost_entry *, enum cost_cause,
+                            const struct cost_who *who);
 void cost_set_breach_cb(cost_breach_cb *);
 
-/* Recording. */
+/* Recording.  cost_record() needs 'who' only to log the event: the caller
+ * counts its keys, with cost_count_who(). */
 void cost_record(struct cost_recorder *, const struct cost_entry *,
-                 const uint64_t *counts, const struct cost_details *);
+                 const uint64_t *counts, const struct cost_details *,
+                 const struct cost_who *);
 void cost_count(struct cost_recorder *, size_t class, size_t counter,
                 uint64_t n);
 void cost_count_who(struct cost_recorder *, size_t list,
@@ -160,7 +165,7 @@ void cost_sample__(struct cost_recorder *, uint32_t interval);
 void cost_tally__(struct cost_recorder *, uint32_t class, size_t row,
                   size_t number);
 
-/* Returns true if 'recorder''s next event, which the caller must record, is to
+/* Returns true if 'recorder''s next event, which the caller records, is to
  * be split into stages (or timed, if its kind has rows), one in 'interval'.
  *
  * If 'interval' is 0, because accounting is off, the caller need not call

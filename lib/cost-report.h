@@ -23,18 +23,16 @@
  * =============
  *
  * This is the reporting layer of lib/cost.h: the commands PREFIX/cost-show,
- * cost-slowest, cost-top and cost-clear, in text and JSON, for any kind of
- * account; cost/show, which has several reports in one reply (every request
- * takes the main thread some iterations of its loop); and cost/describe, which
- * has the columns of all reports.
+ * cost-slowest, cost-top (of reports that have 'tops') and cost-clear, in text
+ * and JSON, for any kind of account; cost/show, which has several reports in
+ * one reply (every request takes the main thread some iterations of its loop);
+ * and cost/describe, which has the columns of all reports.
  *
  * The main thread parses the commands, and looks up the names of ports when
- * the worker asks it to.  The worker (see
- * unixctl-worker.h) reads one account after the other and adds it to the
- * reply.  It has read each of them before, to put those first that took most
- * time.  So a report takes some memory for each account that there is, but
- * that of numbers only for one.
- */
+ * the worker asks it to.  The worker (see unixctl-worker.h) reads one account
+ * after the other and adds it to the reply.  It has read each of them before,
+ * to put those first that took most time.  So a report takes some memory for
+ * each account that there is, but that of numbers only for one. */
 
 void cost_report_register(const struct cost_report *);
 

@@ -123,6 +123,25 @@ cost_copy_text(char dst[COST_TEXT_MAX], const char *src)
     memcpy(dst, src, len + 1);
 }
 
+/* Makes 'row' one of 'who', a key of 'list', without events. */
+void
+cost_row_init(struct cost_row *row, const struct cost_list *list,
+              const struct cost_who *who)
+{
+    memset(row, 0, sizeof *row);
+    row->id = who->id;
+    cost_copy_text(row->name, who->name);
+    if (who->group) {
+        cost_copy_text(row->group, who->group);
+    } else if (list->format_group) {
+        struct ds s = DS_EMPTY_INITIALIZER;
+
+        list->format_group(who->numbers, &s);
+        cost_copy_text(row->group, ds_cstr(&s));
+        ds_destroy(&s);
+    }
+}
+
 /* Returns a row for 'who', which has none yet. */
 static struct cost_key *
 insert_key(struct cost_keys *keys, const struct cost_list *list,
@@ -133,7 +152,7 @@ insert_key(struct cost_keys *keys, const struct cost_list *list,
     size_t row = replace ? find_fewest(keys) : n;
     struct cost_key *key = &keys->rows[row];
     uint64_t events = key_events(key);
-    struct cost_row new = { .id = who->id, .events = events, .error = events };
+    struct cost_row new;
     uint64_t words[COST_ROW_WORDS];
     uint32_t seq;
 
@@ -149,16 +168,8 @@ insert_key(struct cost_keys *keys, const struct cost_list *list,
         cost_increase(&keys->other_ns, cost_load(&key->words[COST_ROW_TIME]));
     }
 
-    cost_copy_text(new.name, who->name);
-    if (who->group) {
-        cost_copy_text(new.group, who->group);
-    } else if (list->format_group) {
-        struct ds s = DS_EMPTY_INITIALIZER;
-
-        list->format_group(who->numbers, &s);
-        cost_copy_text(new.group, ds_cstr(&s));
-        ds_destroy(&s);
-    }
+    cost_row_init(&new, list, who);
+    new.events = new.error = events;
     memcpy(words, &new, sizeof words);
     seq = cost_seq_begin(&key->seq);
     for (size_t i = 0; i < COST_ROW_WORDS; i++) {

@@ -60,6 +60,7 @@ struct cost_who {
 
 /* A list of keys, part of 'struct cost_kind'. */
 struct cost_list {
+    const char *name;                   /* Of a key, such as "port". */
     size_t max;                         /* Rows, a power of 2. */
     bool sampled;                       /* Only of events that are split? */
     void (*format_group)(const uint64_t numbers[2], struct ds *);
@@ -184,5 +185,7 @@ cost_key_count(struct cost_key *key, uint64_t ns)
 }
 
 void cost_copy_text(char dst[COST_TEXT_MAX], const char *);
+void cost_row_init(struct cost_row *, const struct cost_list *,
+                   const struct cost_who *);
 
 #endif /* cost-sketch.h */

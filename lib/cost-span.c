@@ -106,7 +106,7 @@ cost_span_finish(struct cost_span *span, uint64_t now, size_t class,
         }
     }
     entry->known &= ~entry->watched;
-    cost_record(span->recorder, entry, counts, details);
+    cost_record(span->recorder, entry, counts, details, span->who);
     for (size_t i = 0; i < kind->n_lists; i++) {
         if (span->who[i].id && !(span->watched && kind->lists[i].sampled)) {
             cost_count_who(span->recorder, i, &span->who[i],

@@ -129,11 +129,7 @@ static const char *root = "";
 /* The thread that runs. */
 DEFINE_STATIC_PER_THREAD_DATA(struct thread *, self, NULL);
 
-static void start_sampler(const struct smap *, bool enabled);
-static struct cost_config config = {
-    .name = "threads", .default_interval = 1, .sample_interval = 1,
-    .apply = start_sampler,
-};
+static struct cost_config config = COST_CONFIG_INITIALIZER("threads", 1);
 
 /* Reading. */
 
@@ -485,17 +481,6 @@ sampler_main(void *aux OVS_UNUSED)
         xnanosleep_no_quiesce(SAMPLE_NS);
     }
     return NULL;
-}
-
-static void
-start_sampler(const struct smap *other_config OVS_UNUSED, bool enabled)
-{
-    static bool started;
-
-    if (enabled && !started) {
-        started = true;
-        ovs_thread_create("cost_threads", sampler_main, NULL);
-    }
 }
 
 /* Causes. */
@@ -884,13 +869,19 @@ cost_threads(struct unixctl_conn *conn, int argc, const char *argv[],
     }
 }
 
-/* Starts to sample, unless accounting is off, finds the causes of slow events
- * from now on, and registers the command "cost/threads". */
+/* Starts the sampler, finds the causes of slow events from now on, and
+ * registers the command "cost/threads". */
 void
 cost_threads_init(void)
 {
+    static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
+
     cost_set_cause_cb(cost_threads_cause);
     cost_config_register(&config);
+    if (ovsthread_once_start(&once)) {
+        ovs_thread_create("cost_threads", sampler_main, NULL);
+        ovsthread_once_done(&once);
+    }
     cost_report_add_reply(add_reply);
     unixctl_command_register("cost/threads", "[-last 10s|1m|5m|15m]", 0, 2,
                              cost_threads, NULL);

@@ -83,6 +83,7 @@ struct cost_breach {
     enum cost_cause cause;
     char thread[COST_NAME_MAX];
     char account[64];
+    struct cost_row who[COST_MAX_LISTS];    /* With 'id' 0 if not known. */
 };
 static struct ovs_mutex breach_mutex = OVS_MUTEX_INITIALIZER;
 
@@ -139,7 +140,8 @@ breach_ns(const struct cost_breach *breach)
  * thread that records it, which does not wait for another one that does. */
 static void
 keep_breach(const struct cost_recorder *recorder,
-            const struct cost_entry *entry, enum cost_cause cause)
+            const struct cost_entry *entry, enum cost_cause cause,
+            const struct cost_who *who)
     OVS_NO_THREAD_SAFETY_ANALYSIS
 {
     struct cost_config *config = recorder->kind->config;
@@ -161,6 +163,13 @@ keep_breach(const struct cost_recorder *recorder,
         ovs_strlcpy(breach->thread, recorder->thread, sizeof breach->thread);
         ovs_strlcpy(breach->account, recorder->account->name,
                     sizeof breach->account);
+        memset(breach->who, 0, sizeof breach->who);
+        for (size_t i = 0; who && i < breach->kind->n_lists; i++) {
+            if (who[i].id) {
+                cost_row_init(&breach->who[i], &breach->kind->lists[i],
+                              &who[i]);
+            }
+        }
     }
     ovs_mutex_unlock(&breach_mutex);
 }
@@ -193,6 +202,15 @@ cost_log(void)
         ds_put_format(&s, "%s: %s of %"PRIu64" us, class ", breach->account,
                       kind->event, breach_ns(breach) / 1000);
         kind->format_class(entry->class, &s);
+        for (size_t i = 0; i < kind->n_lists; i++) {
+            const struct cost_row *who = &breach->who[i];
+
+            if (who->id) {
+                ds_put_format(&s, ", %s %s%s%s", kind->lists[i].name,
+                              who->name, who->group[0] ? " " : "",
+                              who->group);
+            }
+        }
         ds_put_format(&s, ", thread %s, %s, at", breach->thread,
                       (breach->cause == COST_CAUSE_UNKNOWN ? "cause unknown"
                        : cost_cause_names[breach->cause]));

@@ -35,7 +35,7 @@ struct smap;
  *
  *     recorder = cost_recorder_create(account, "pmd-c01");
  *     ...
- *     cost_record(recorder, &entry, NULL, NULL);
+ *     cost_record(recorder, &entry, NULL, NULL, NULL);
  *     ...
  *     cost_recorder_destroy(recorder);
  *
@@ -68,6 +68,9 @@ struct smap;
  * gets the numbers of an event either all or not at all; that the event is one
  * of the slowest, or of a key, is recorded next.  Reading fails, and is tried
  * again, if a thread is stopped while it records.
+ *
+ * Of locks, that of all accounts comes before that of one account; both are
+ * lib/cost.c's own.
  *
  * A recorder that is destroyed leaves its numbers behind, in a book named
  * "exited", and an account that is destroyed in those that cost_accounts_get()

@@ -31,8 +31,8 @@ struct ofpbuf;
  * replies, a dump's request, one buffer full of a dump's replies, or one
  * notification.  Each family of messages, such as "link" or "ovs_flow", has an
  * account, which is created when it is first used, and each kind of call is a
- * class.  Notifications of generic Netlink, such as upcalls, are not accounted
- * for.
+ * class.  A batch belongs to the family of its first request.  Notifications
+ * of generic Netlink, such as upcalls, are not accounted for.
  *
  * The time of a call is also part of the event that it is made in, if any: of
  * an upcall's 'operate', say.
@@ -95,6 +95,7 @@ struct nl_cost {
 
 void nl_cost_start(struct nl_cost *, enum nl_cost_op, int protocol,
                    uint16_t type, const struct ofpbuf *request);
+/* 'receive' ends with nl_cost_stop(). */
 void nl_cost_sent(struct nl_cost *, size_t n_requests);
 void nl_cost_received(struct nl_cost *, int error, const struct ofpbuf *);
 void nl_cost_stop(struct nl_cost *, int error);

@@ -201,7 +201,7 @@ tx_cost_end__(struct tx_cost *tx, enum tx_cost_counter reason,
                 cost_entry_add(&span.entry, TX_COST_SEND, send);
             }
             span.entry.class = class;
-            cost_record(tx->recorder, &span.entry, counts, NULL);
+            cost_record(tx->recorder, &span.entry, counts, NULL, NULL);
         }
     }
     memset(counts, 0, sizeof burst->counts);

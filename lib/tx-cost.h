@@ -28,7 +28,8 @@ struct json;
  * The userspace datapath puts the packets for a port into an output queue, one
  * for each port and PMD thread, and sends all of them at a time, as a burst.
  * Every burst is counted, and one in 'sample_interval' is timed.  Each port
- * has an account, and each of its tx queues is a class.
+ * has an account, and each of its tx queues is a class, the last one for all
+ * that have a higher number.
  *
  * The time of a burst that is sent while another event is measured, such as an
  * upcall whose packet fills an output queue, is taken off that event, but for
@@ -38,9 +39,10 @@ struct json;
  * Thread-safety
  * =============
  *
- * As lib/cost.h: a tx port of a thread owns the recorder.  A netdev counts the
- * packets that it drops for the burst that the calling thread is sending;
- * tx_cost_end() records them together with it. */
+ * As lib/cost.h: a tx port of a thread owns the recorder, and shares it with
+ * its copies in that thread.  A netdev counts the packets that it drops for
+ * the burst that the calling thread is sending; tx_cost_end() records them
+ * together with it. */
 
 #define TX_COST_STAGES(COLUMN)                                              \
     COLUMN(TX_COST_WAIT, "wait", NULL, 0,                                   \

@@ -60,7 +60,7 @@ struct upcall_cost_socket;
  * The hooks apply to the batch that the calling thread has started.  While
  * there is none, or accounting is off, they do nothing.  The clock is read
  * when an upcall has been received and when the batch is done, and in between
- * only if the upcall, or one of the batch, is sampled.
+ * only if the upcall, or one of the batch, is sampled, or is complete early.
  *
  * The functions for sockets are called by lib/dpif-netlink.c.  The kernel
  * counts for each socket the upcalls that it drops because the socket's buffer
@@ -76,8 +76,9 @@ struct upcall_cost_socket;
  * =============
  *
  * Any thread may create and destroy accounts and sockets, but not while
- * another uses them.  Several threads may receive from a socket that is
- * shared. */
+ * another uses them.  A mutex lets one thread at a time write "sockets":
+ * handlers wait there, but only if upcalls were lost.  Several threads may
+ * receive from a socket that is shared. */
 
 #define UPCALL_COST_MAX_BATCH 64
 

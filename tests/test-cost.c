@@ -513,7 +513,7 @@ check_slowest(struct cost_account *account)
 
         cost_entry_init(&entry, i % N_CLASSES);
         cost_entry_add(&entry, TOTAL, (i * 7919 % 1000 + 1) * 1000000);
-        cost_record(recorder, &entry, NULL, NULL);
+        cost_record(recorder, &entry, NULL, NULL, NULL);
     }
     r = read_kind(kinds);
     ovs_assert(r->reading.total.n_slowest == COST_MAX_SLOWEST);
@@ -605,7 +605,7 @@ check_tally(struct cost_account *unused OVS_UNUSED)
         if (i >= 3) {
             cost_entry_add(&entry, TOTAL, 1000 * i);
         }
-        cost_record(recorder, &entry, NULL, NULL);
+        cost_record(recorder, &entry, NULL, NULL, NULL);
     }
     cost_count(recorder, 0, BAD, 7);
 
@@ -687,7 +687,7 @@ check_wide(struct cost_account *account)
     /* As if so many events had been recorded. */
     cost_entry_init(&entry, 0);
     cost_entry_add(&entry, TOTAL, 1000);
-    cost_record(recorder, &entry, NULL, NULL);
+    cost_record(recorder, &entry, NULL, NULL, NULL);
     data = ovsrcu_get(struct cost_data *, &recorder->data);
     hist = &data->latest->hists[TOTAL];
     ovs_assert(!hist->wide);
@@ -695,7 +695,7 @@ check_wide(struct cost_account *account)
                  + cost_hist_bucket(1000) - hist->first, UINT32_MAX - 1);
     cost_store(&data->latest->n_events, UINT32_MAX - 1);
     for (int i = 0; i < 3; i++) {
-        cost_record(recorder, &entry, NULL, NULL);
+        cost_record(recorder, &entry, NULL, NULL, NULL);
         ovs_assert(data->latest->hists[TOTAL].wide);
     }
     r = read_kind(kinds);
@@ -711,7 +711,7 @@ check_wide(struct cost_account *account)
     entry.counter = GOOD;
     cost_entry_add(&entry, NUMBER, 2);
     for (int i = 0; i < 3; i++) {
-        cost_record(recorder, &entry, NULL, NULL);
+        cost_record(recorder, &entry, NULL, NULL, NULL);
         cost_tally(recorder, 0, GOOD, 2, LIMIT);
     }
     r = read_kind(rows_kinds);
@@ -1252,7 +1252,7 @@ check_windows(struct cost_account *account)
             cost_entry_init(&entry, 0);
             entry.counter = GOOD;
             cost_entry_add(&entry, TOTAL, events[n].ns);
-            cost_record(recorders[r], &entry, NULL, NULL);
+            cost_record(recorders[r], &entry, NULL, NULL, NULL);
             n++;
         }
         if (random_range(3) == 0) {
@@ -1323,7 +1323,7 @@ check_history_memory(struct cost_account *unused OVS_UNUSED)
                         cost_entry_add(&entry, k, 1 << random_range(12));
                     }
                 }
-                cost_record(recorders[i], &entry, NULL, NULL);
+                cost_record(recorders[i], &entry, NULL, NULL, NULL);
             }
         }
         timeval_warp(COST_TICK_MS);
@@ -1347,7 +1347,7 @@ copied_main(void *recorder)
 
         cost_entry_init(&entry, i % N_CLASSES);
         cost_entry_add(&entry, TOTAL, i * 7919 % N_COPIED);
-        cost_record(recorder, &entry, NULL, NULL);
+        cost_record(recorder, &entry, NULL, NULL, NULL);
         if (i % 128 == 0) {
             ovsrcu_quiesce();
         }
@@ -1427,7 +1427,7 @@ check_old_numbers(struct cost_account *unused OVS_UNUSED)
             entry.counter = GOOD;
             cost_entry_add(&entry, TOTAL, ns[i]);
             cost_entry_add(&entry, NUMBER, i * 4);
-            cost_record(recorder, &entry, NULL, NULL);
+            cost_record(recorder, &entry, NULL, NULL, NULL);
         }
         ovs_assert(cost_recorder_read(recorder, false, &books[i]));
         cost_history_copy(&history, recorder, i + 1, &books[i]);

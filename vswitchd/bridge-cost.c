@@ -60,7 +60,7 @@ format_class(size_t class, struct ds *s)
 static struct cost_config config
     = COST_CONFIG_INITIALIZER("bridge", COST_DEFAULT_SAMPLE_INTERVAL);
 
-#define KIND(EVENT, STAGES, EXACT, N_DETAILS, N_KEYS) \
+#define KIND(EVENT, STAGES, EXACT, N_DETAILS, KEY, N_KEYS) \
     {                                           \
         .event = EVENT,                         \
         .config = &config,                      \
@@ -68,19 +68,22 @@ static struct cost_config config
         .exact = EXACT,                         \
         .n_classes = N_CLASSES,                 \
         .format_class = format_class,           \
-        .lists = &(const struct cost_list) { .max = N_KEYS }, \
+        .lists = &(const struct cost_list) { .name = KEY, .max = N_KEYS }, \
         .n_lists = N_KEYS != 0,                 \
         .n_slowest = COST_MAX_SLOWEST,          \
         .n_details = N_DETAILS,                 \
     }
 static const struct cost_kind loop_kind
-    = KIND("iteration", BRIDGE_COST_STAGES, true, LOOP_N_DETAILS, 0);
+    = KIND("iteration", BRIDGE_COST_STAGES, true, LOOP_N_DETAILS, NULL,
+           0);
 const struct cost_kind bridge_cost_iface_kind
-    = KIND("update", BRIDGE_COST_IFACE_STAGES, false, TEXT_N_DETAILS, 1024);
+    = KIND("update", BRIDGE_COST_IFACE_STAGES, false, TEXT_N_DETAILS,
+           "interface", 1024);
 static const struct cost_kind command_kind
-    = KIND("command", COMMAND_STAGES, true, TEXT_N_DETAILS, 0);
+    = KIND("command", COMMAND_STAGES, true, TEXT_N_DETAILS, NULL, 0);
 static const struct cost_kind message_kind
-    = KIND("message", MESSAGE_STAGES, true, TEXT_N_DETAILS, 256);
+    = KIND("message", MESSAGE_STAGES, true, TEXT_N_DETAILS, "message",
+           256);
 
 /* The main thread's, created by bridge_cost_init(). */
 enum { LOOP, IFACES, COMMANDS, MESSAGES, N_ACCOUNTS };
