@@ -99,7 +99,7 @@ def run_all(parser: argparse.ArgumentParser, args: argparse.Namespace,
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    if args.json:
+    if args.json and results:
         write_json(args.json, f"{parser.prog} STOCKDIR OVSDIR", sys.argv[3:],
                    {"stock": args.stock, "ovs": args.ovs}, results,
                    machine=facts, left_out=left_out, failed=failed)
