@@ -327,6 +327,7 @@ def pods(results: List[Result]) -> str:
     stages += [[name, *(of(case) for case in changing)] for name, of in (
         ("explained", explained),
         ("processor", lambda case: cell(case, "cpu ms").split()[-1]),
+        ("cost/threads", lambda case: cell(case, "threads ms")),
         ("waited", lambda case: cell(case, "wait ms").split()[-1]))]
     return "\n".join(table.narrow().rst() for table in (
         Table(["stock / patched", "main thread, ms", "times less", "interval",

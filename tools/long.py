@@ -90,6 +90,11 @@ def cases(job: Job) -> None:
     job.add("all of it", PASS)
 
 
+def changes(job: Job) -> None:
+    run(t.TOP / "tools/changes", job.build / "stock", job.ovs)
+    job.add("all of it", PASS)
+
+
 def bench(job: Job) -> None:
     run(t.TOP / "bench/run", "--quick", job.build / "stock", job.ovs)
     job.add("all of it", PASS)
@@ -131,6 +136,8 @@ STEPS: List[Tuple[str, str, Callable[[Job], None]]] = [
      demo),
     ("cases", "switches in trouble, of which ovs-cost doctor says what it is",
      cases),
+    ("changes", "a hundred random changes, after which stock says the same",
+     changes),
     ("bench", "all benchmarks, quickly", bench),
     ("arm64", "a build for arm64, and unit tests of it, emulated",
      lambda job: cross(job, "aarch64-linux-gnu",

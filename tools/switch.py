@@ -21,6 +21,7 @@ from typing import (Callable, Iterable, Iterator, List, Mapping, NoReturn,
                     Sequence)
 
 import autotest
+from project import Failure
 
 PR_SET_PDEATHSIG = 1
 CLONE_NEWNET = 0x40000000
@@ -30,7 +31,7 @@ DAEMON = "--pidfile", "--log-file", "-vconsole:off", "-vsyslog:off"
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Failed(Exception):
+class Failed(Failure):
     """What runs a switch can't go on; the text says why."""
 
 
