@@ -127,7 +127,8 @@ def lost(report: str, group: str, *only: str) -> Callable[[Case], Numbers]:
             n = sum(reasons.values())
             packets = body.stages.get("packets")
             whole = n + body.events * (packets.mean if packets else 1)
-            if n > max(LOST * whole, 0 if "overrun" in only else FEW / 10):
+            # A queue that was full once tells enough.
+            if n > (0 if "overrun" in only else max(LOST * whole, FEW / 10)):
                 yield {"name": account.key.name, "n": n, "share": n / whole,
                        "reasons": ", ".join(
                            sorted(reasons, key=lambda r: -reasons[r]))}
@@ -242,7 +243,7 @@ def polled(case: Case) -> Numbers:
     types = {name: body.events for account in case.accounts("bridge", "update")
              for name, body in account.classes.items()
              if name in ("system", "tap") and body.events}
-    if ns > BUSY * window_ns and types and any(
+    if ns > BUSY / 2 * window_ns and types and any(
             account.key.name.startswith("netdev@")
             for account in case.accounts("upcall")):
         yield {"share": min(ns / window_ns, 1.0),
