@@ -446,8 +446,9 @@ slowest_choose(struct cost_slowest *slowest)
 
 /* Puts 'entry', unless it is too fast, among 'slowest', with 'cause' and
  * 'details', or NULL, in the thread that records.  Sets '*slow_ns' to the time
- * that an event must exceed from now on to be put here, at most 'log_ns'. */
-void
+ * that an event must exceed from now on to be put here, at most 'log_ns'.
+ * Returns true if 'entry' is there. */
+bool
 cost_slowest_insert(struct cost_slowest *slowest,
                     const struct cost_entry *entry, enum cost_cause cause,
                     const struct cost_details *details, uint64_t log_ns,
@@ -456,6 +457,7 @@ cost_slowest_insert(struct cost_slowest *slowest,
     const struct cost_kind *kind = slowest->kind;
     uint64_t words[kind->n_details + 1];
     atomic_uint64_t *w;
+    bool inserted = false;
     uint32_t seq;
 
     memset(words, 0, sizeof words);
@@ -495,9 +497,11 @@ cost_slowest_insert(struct cost_slowest *slowest,
         cost_store(&w[i], words[i]);
     }
     slowest_choose(slowest);
+    inserted = true;
 out:
     cost_store(slow_ns, MIN(slowest->threshold_ns, log_ns));
     cost_seq_end(&slowest->seq, seq);
+    return inserted;
 }
 
 /* Books. */

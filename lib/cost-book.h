@@ -308,7 +308,7 @@ uint64_t cost_block_counter(const struct cost_block *, size_t counter);
 /* The slowest. */
 struct cost_slowest *cost_slowest_create(const struct cost_kind *);
 void cost_slowest_destroy(struct cost_slowest *);
-void cost_slowest_insert(struct cost_slowest *, const struct cost_entry *,
+bool cost_slowest_insert(struct cost_slowest *, const struct cost_entry *,
                          enum cost_cause, const struct cost_details *,
                          uint64_t log_ns, atomic_uint64_t *slow_ns);
 

@@ -332,9 +332,6 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
         = ovsrcu_get_protected(struct cost_slowest *, &data->slowest);
 
     slow.known |= entry->watched;
-    if (!slowest || total_ns > slowest->threshold_ns) {
-        recorder->n_watch = N_WATCH;
-    }
     if (log_ns && total_ns > log_ns) {
         struct cost_block *block = data->latest;
         uint32_t seq = cost_seq_begin(&block->seq);
@@ -351,8 +348,10 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
         slowest = cost_slowest_create(recorder->kind);
         ovsrcu_set(&data->slowest, slowest);
     }
-    cost_slowest_insert(slowest, &slow, cause, details,
-                        log_ns ? log_ns : UINT64_MAX, &data->slow_ns);
+    if (cost_slowest_insert(slowest, &slow, cause, details,
+                            log_ns ? log_ns : UINT64_MAX, &data->slow_ns)) {
+        recorder->n_watch = N_WATCH;
+    }
 }
 
 /* Makes sure that the tallies have room for all that may be counted until the

@@ -116,12 +116,10 @@ struct cost_recorder {
     /* Used by the recording thread only. */
     uint32_t sample_in;                 /* Events until the next sample. */
     uint32_t sample_interval;           /* When 'sample_in' was chosen. */
-    uint32_t tally_class;               /* As given to cost_tally() last, */
+    uint32_t tally_class;               /* As given to cost_tally() last. */
     uint16_t tally_row;
-    uint16_t n_watch;                   /* So many events, which follow one of
-                                         * the slowest, are still to be
-                                         * split. */
-    atomic_uint32_t *tally;             /* and the counts of each number,
+    uint16_t n_watch;                   /* See cost_span_watch(). */
+    atomic_uint32_t *tally;             /* The counts of each number for these,
                                          * unless 'data' is 'cost_no_data'. */
 
     struct cost_account *account;
