@@ -536,7 +536,6 @@ put_buckets(struct ds *s, const struct cost_hist *hist)
 {
     unsigned int end = MIN(hist->first + hist->n, COST_HIST_N_EDGES);
     unsigned int first = MAX(hist->first, 1);
-    int offset;
 
     while (first < end && !cost_hist_get(hist, first)) {
         first++;
@@ -548,14 +547,10 @@ put_buckets(struct ds *s, const struct cost_hist *hist)
     /* The threshold is the lowest edge, 2**-30 s, rounded down to as many
      * digits as a number in JSON has. */
     BUILD_ASSERT_DECL(COST_HIST_SCALE == 3 && COST_HIST_MIN_EXP == -30);
-    offset = first < end ? COST_HIST_OTLP_OFFSET + (int) first - 1 : 0;
-    ds_put_cstr(s, "{\"scale\":3,\"unit\":\"s\","
-                "\"zero_threshold\":9.31322574615478e-10,\"offset\":");
-    if (offset < 0) {
-        ds_put_char(s, '-');
-    }
-    put_digits(s, abs(offset));
-    ds_put_cstr(s, ",\"bucket_counts\":[");
+    ds_put_format(s, "{\"scale\":3,\"unit\":\"s\","
+                  "\"zero_threshold\":9.31322574615478e-10,"
+                  "\"offset\":%d,\"bucket_counts\":[",
+                  first < end ? COST_HIST_OTLP_OFFSET + (int) first - 1 : 0);
     for (unsigned int i = first; i < end; i++) {
         if (i > first) {
             ds_put_char(s, ',');

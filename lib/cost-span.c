@@ -99,13 +99,12 @@ cost_span_finish(struct cost_span *span, uint64_t now, size_t class,
         }
     }
     entry->class = class;
-    entry->watched = 0;
     for (size_t i = 0; OVS_UNLIKELY(span->watched) && i < last; i++) {
         if (cost_stage_is_sampled(kind, i)) {
             entry->watched |= entry->known & (1u << i);
+            entry->known &= ~(1u << i);
         }
     }
-    entry->known &= ~entry->watched;
     cost_record(span->recorder, entry, counts, details, span->who);
     for (size_t i = 0; i < kind->n_lists; i++) {
         if (span->who[i].id && !(span->watched && kind->lists[i].sampled)) {

@@ -172,7 +172,7 @@ cost_span_begin(struct cost_span *span, struct cost_recorder *recorder,
 
     span->outer = thread->span;
     thread->span = span;
-    span->entry.known = 0;
+    span->entry.known = span->entry.watched = 0;
     span->entry.counter = COST_NO_COUNTER;
     if (OVS_LIKELY(interval)) {
         span->recorder = recorder;

@@ -74,16 +74,14 @@ static struct cost_config config
         .n_details = N_DETAILS,                 \
     }
 static const struct cost_kind loop_kind
-    = KIND("iteration", BRIDGE_COST_STAGES, true, LOOP_N_DETAILS, NULL,
-           0);
+    = KIND("iteration", BRIDGE_COST_STAGES, true, LOOP_N_DETAILS, NULL, 0);
 const struct cost_kind bridge_cost_iface_kind
     = KIND("update", BRIDGE_COST_IFACE_STAGES, false, TEXT_N_DETAILS,
            "interface", 1024);
 static const struct cost_kind command_kind
     = KIND("command", COMMAND_STAGES, true, TEXT_N_DETAILS, NULL, 0);
 static const struct cost_kind message_kind
-    = KIND("message", MESSAGE_STAGES, true, TEXT_N_DETAILS, "message",
-           256);
+    = KIND("message", MESSAGE_STAGES, true, TEXT_N_DETAILS, "message", 256);
 
 /* The main thread's, created by bridge_cost_init(). */
 enum { LOOP, IFACES, COMMANDS, MESSAGES, N_ACCOUNTS };
