@@ -961,13 +961,34 @@ top_put_class(struct cost_sketch *top, const char *name,
     cost_block_destroy(block);
 }
 
+/* Shares out the losses in 'book', of a thread, whose keys in 'list' are not
+ * known: what was not read probably was as what was. */
+static void
+share_losses(struct cost_book *book, size_t list)
+{
+    struct cost_block *block = cost_book_sum(book, COST_ALL_CLASSES);
+    size_t counter = book->kind->lists[list].shared;
+    uint64_t n = cost_load(&cost_block_counters(block)[counter]);
+    uint64_t events = cost_block_events(block);
+
+    for (size_t i = 0; n && events && i < book->keys[list].n; i++) {
+        struct cost_row *row = &book->keys[list].rows[i];
+
+        row->shared = 1.0 * n * (row->events - row->error) / events;
+    }
+    cost_block_destroy(block);
+}
+
 /* Adds 'book', of the thread or account 'name', to 'top', for 'spec'. */
 void
 cost_top_add(struct cost_sketch *top, const struct cost_top *spec,
-             const struct cost_book *book, const char *name)
+             struct cost_book *book, const char *name)
 {
     const struct cost_kind *kind = book->kind;
 
+    if (spec->by <= COST_BY_GROUP && kind->lists[spec->list].shared) {
+        share_losses(book, spec->list);
+    }
     if (spec->by == COST_BY_KEY) {
         cost_sketch_add(top, &book->keys[spec->list],
                         kind->lists[spec->list].max);
@@ -1070,6 +1091,11 @@ cost_render_top(struct ds *s, struct json *json, const struct cost_top *spec,
             cost_put_count(s, row->error);
             ds_put_cstr(s, " too high)");
         }
+        if (row->shared) {
+            ds_put_cstr(s, "  (and some ");
+            cost_put_count(s, row->shared);
+            ds_put_cstr(s, " more, an estimate)");
+        }
         ds_put_char(s, '\n');
 
         put_row_name(&name, spec, row, false);
@@ -1082,6 +1108,9 @@ cost_render_top(struct ds *s, struct json *json, const struct cost_top *spec,
         cost_put_integer(object, "mean_ns", mean);
         cost_put_integer(object, "max_ns", row->max_ns);
         cost_put_integer(object, "lost", row->lost);
+        if (row->shared) {
+            cost_put_integer(object, "lost_estimate", row->shared);
+        }
         cost_put_integer(object, "error", row->error);
         json_array_add(rows, object);
     }

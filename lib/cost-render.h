@@ -101,7 +101,7 @@ struct json *cost_render_sums(const struct cost_report *,
                               const struct cost_view *,
                               const struct cost_sum *, size_t n, bool all);
 void cost_top_add(struct cost_sketch *, const struct cost_top *,
-                  const struct cost_book *, const char *name);
+                  struct cost_book *, const char *name);
 void cost_render_top(struct ds *, struct json *, const struct cost_top *,
                      const struct cost_sketch *, size_t skip, size_t n);
 struct json *cost_render_kinds(const struct cost_report *);

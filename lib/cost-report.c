@@ -490,13 +490,11 @@ do_top(void *request_, struct unixctl_worker_reply *reply)
             continue;
         }
         elapsed_ms = MAX(elapsed_ms, reading.elapsed_ms);
-        if (top->by == COST_BY_THREAD) {
-            for (size_t j = 0; j < reading.n_threads; j++) {
-                cost_top_add(&sum, top, &reading.threads[j],
-                             reading.threads[j].name);
-            }
-        } else {
-            cost_top_add(&sum, top, &reading.total, name);
+        for (size_t j = 0; j < reading.n_threads; j++) {
+            struct cost_book *book = &reading.threads[j];
+
+            cost_top_add(&sum, top, book,
+                         top->by == COST_BY_THREAD ? book->name : name);
         }
         cost_reading_uninit(&reading);
         ovsrcu_quiesce();

@@ -311,6 +311,7 @@ cost_sketch_add(struct cost_sketch *dst, const struct cost_sketch *src,
             row->time_ns += b->time_ns;
             row->max_ns = MAX(row->max_ns, b->max_ns);
             row->lost += b->lost;
+            row->shared += b->shared;
             i++;
             j++;
         } else {

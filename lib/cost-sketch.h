@@ -63,6 +63,8 @@ struct cost_list {
     const char *name;                   /* Of a key, such as "port". */
     size_t max;                         /* Rows, a power of 2. */
     bool sampled;                       /* Only of events that are split? */
+    size_t shared;                      /* Counter of losses whose keys are not
+                                         * known, or 0. */
     void (*format_group)(const uint64_t numbers[2], struct ds *);
 };
 
@@ -74,6 +76,8 @@ struct cost_row {
     uint64_t time_ns;                   /* Of 'events' - 'error'. */
     uint64_t max_ns;
     uint64_t lost;                      /* Not among 'events'. */
+    uint64_t shared;                    /* Other losses, estimated; 0 but in a
+                                         * top list. */
     char name[COST_TEXT_MAX];
     char group[COST_TEXT_MAX];
 };

@@ -55,7 +55,8 @@ static void upcall_cost_format_class(size_t class, struct ds *);
 static void format_rule(const uint64_t numbers[2], struct ds *);
 
 static const struct cost_list lists[UPCALL_COST_N_LISTS] = {
-    [UPCALL_COST_PORT] = { .name = "port", .max = 1024 },
+    [UPCALL_COST_PORT] = { .name = "port", .max = 1024,
+                           .shared = UPCALL_COST_LOST_OVERRUN },
     [UPCALL_COST_RULE] = { .name = "rule", .max = 128, .sampled = true,
                            .format_group = format_rule },
 };

@@ -20,6 +20,7 @@
 #undef NDEBUG
 #include "cost.h"
 #include "cost-history.h"
+#include "cost-render.h"
 #include "cost-span.h"
 
 #include <getopt.h>
@@ -86,6 +87,15 @@ static const struct cost_kind rows_kind = {
     KIND("rows", 2), .n_rows = 2, .row_stage = NUMBER, .row_limit = LIMIT
 };
 static const struct cost_kind *const rows_kinds[] = { &rows_kind };
+
+/* Events with keys, which those of BAD do not have. */
+static const struct cost_list shared_list = {
+    .name = "key", .max = 4, .shared = BAD
+};
+static const struct cost_kind shared_kind = {
+    KIND("shared", 0), .lists = &shared_list, .n_lists = 1
+};
+static const struct cost_kind *const shared_kinds[] = { &shared_kind };
 
 static void
 configure(bool enabled, int sample_interval)
@@ -579,6 +589,53 @@ check_watched(struct cost_account *unused OVS_UNUSED)
                && (slow[1].entry.known == 1u << TOTAL || n_sampled));
     configure(true, COST_DEFAULT_SAMPLE_INTERVAL);
     read_free(r);
+    cost_account_destroy(account);
+}
+
+/* Losses whose keys are not known are shared out in each thread, running or
+ * not, as the events are that it has. */
+static void
+check_shared(struct cost_account *unused OVS_UNUSED)
+{
+    static const struct cost_top spec = { .what = "key", .by = COST_BY_KEY };
+    static const uint64_t shared[] = { 75, 30, 0 };
+    struct cost_account *account = cost_account_create(&shared_kind, "shared",
+                                                       NULL);
+    struct cost_recorder *threads[3];
+
+    for (size_t i = 0; i < ARRAY_SIZE(threads); i++) {
+        /* Events for each key, and losses. */
+        static const uint64_t n[][4] = {
+            { 30, 10, 0, 100 }, { 0, 7, 0, 5 }, { 0, 1, 9, 0 },
+        };
+
+        threads[i] = cost_recorder_create(account, "main");
+        for (uint64_t key = 0; key < 3; key++) {
+            const struct cost_who who = { .id = key + 1, .name = "key" };
+
+            for (uint64_t j = 0; j < n[i][key]; j++) {
+                record(threads[i], 0, 0);
+                cost_count_who(threads[i], 0, &who, 1, 0);
+            }
+        }
+        cost_count(threads[i], 0, BAD, n[i][3]);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        struct cost_sketch top = { .n = 0 };
+        struct read *r = read_kind(shared_kinds);
+
+        for (size_t j = 0; j < r->reading.n_threads; j++) {
+            cost_top_add(&top, &spec, &r->reading.threads[j], "");
+        }
+        ovs_assert(top.n == ARRAY_SIZE(shared));
+        for (size_t j = 0; j < top.n; j++) {
+            ovs_assert(top.rows[j].shared == shared[j] && !top.rows[j].lost);
+        }
+        cost_sketch_uninit(&top);
+        read_free(r);
+        cost_recorder_destroy(threads[0]);
+        threads[0] = cost_recorder_create(account, "main");
+    }
     cost_account_destroy(account);
 }
 
@@ -1469,11 +1526,11 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
     static void (*const checks[])(struct cost_account *) = {
         check_concurrent_read, check_thread_exit, check_same_name,
         check_concurrent_clear, check_stopped, check_nesting, check_points,
-        check_excluded, check_slowest, check_watched, check_tally,
-        check_tally_rows, check_wide, check_tally_off, check_refused,
-        check_next, check_off, check_sample, check_accounts, check_clears,
-        check_memory, check_config, check_old_numbers, check_windows,
-        check_concurrent_copy, check_history_memory,
+        check_excluded, check_slowest, check_watched, check_shared,
+        check_tally, check_tally_rows, check_wide, check_tally_off,
+        check_refused, check_next, check_off, check_sample, check_accounts,
+        check_clears, check_memory, check_config, check_old_numbers,
+        check_windows, check_concurrent_copy, check_history_memory,
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
