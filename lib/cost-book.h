@@ -60,13 +60,13 @@ struct ds;
  * A block in a book is plain data.  The numbers of one that a thread records
  * into are written by this thread alone, which waits for nobody.  Any thread
  * that is not quiescent (see ovs-rcu.h) may copy such a block with
- * cost_block_read(), but only one at a time, as cost_account_read() makes
- * sure.  It gets every event either whole or not at all. */
+ * cost_block_read(), but only one at a time, as the account's lock makes sure.
+ * It gets every event either whole or not at all. */
 
 #define COST_MAX_STAGES 16              /* Fits in cost_entry's 'known'. */
 #define COST_MAX_COUNTERS 24
 #define COST_MAX_ROWS 4
-#define COST_MAX_SLOWEST 16             /* Slowest events kept per thread. */
+#define COST_MAX_SLOWEST 16             /* Of a thread, kept at most. */
 #define COST_NAME_MAX 16                /* Including the null byte. */
 #define COST_NO_COUNTER UINT8_MAX
 #define COST_ALL_CLASSES SIZE_MAX
@@ -212,11 +212,13 @@ struct cost_block {
                                          * of these. */
 
     atomic_uint64_t n_slow;             /* Above 'log_ns' of the settings. */
-    atomic_uint64_t n_events;           /* But those in tallies. */
+    atomic_uint64_t n_events;           /* But those in tallies; of a book,
+                                         * all. */
     struct cost_hist hists[];           /* kind->n_stages. */
 };
 
-/* A reader has taken the slowest events, and will not read them again. */
+/* A reader has taken the slowest events.  The writer empties them before it
+ * writes the next one. */
 #define COST_TAKEN UINT32_MAX
 
 /* The slowest events of a thread. */
@@ -234,8 +236,8 @@ struct cost_slowest {
 struct cost_slow {
     struct cost_entry entry;
     enum cost_cause cause;
-    uint64_t tick;                      /* The first one after it, UINT64_MAX
-                                         * if that is not known. */
+    uint64_t tick;                      /* The first one after it that is
+                                         * kept, UINT64_MAX before that. */
     uint64_t total_ns;
     char thread[COST_NAME_MAX];
     uint64_t *details;                  /* kind->n_details. */

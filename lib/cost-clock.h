@@ -37,9 +37,9 @@
  *    - whatever a test has set with "cost/set-test-clock".
  *
  * The kernel watches the counter, and stops using it when it cannot be
- * trusted.  cost_clock_run() follows the kernel.  Readings before and after
- * such a change differ by more than COST_CLOCK_MAX_NS: an event that took so
- * long is counted, but its times are not.
+ * trusted.  cost_clock_run() then stops using it, too, for good.  Readings
+ * before and after such a change differ by more than COST_CLOCK_MAX_NS: an
+ * event that took so long is counted, but its times are not.
  *
  *
  * Thread-safety

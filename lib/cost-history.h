@@ -30,10 +30,13 @@ struct cost_history;
  * the tick before.  The present numbers minus a copy are what has happened
  * since then.  COST_TICKS_* say which copies are kept.  A copy has only
  * numbers that are not 0, in as few bytes as they need.  The slowest events
- * are not in copies: each has the tick that it is before.
+ * are not in copies: each has the tick that it is before.  A thread that
+ * can't be read at a tick keeps its copy of the tick before, so its numbers
+ * are of a longer time.
  *
  * The numbers of a thread that exits are added to those of "exited", so that
- * its copies are copies of these from then on.
+ * its copies are copies of these from then on: until 'end', the first tick at
+ * which a copy of "exited" has them.
  *
  *
  * Thread-safety

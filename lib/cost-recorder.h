@@ -51,8 +51,9 @@ struct cost_config {
     void (*refresh)(void);
 
     atomic_uint32_t sample_interval;    /* 0 if accounting is off. */
-    atomic_uint64_t log_ns;             /* Events that take longer are logged,
-                                         * unless it is 0. */
+    atomic_uint64_t log_ns;             /* Events that take longer are counted
+                                         * in 'n_slow', and the slowest of a
+                                         * second is logged, unless it is 0. */
     struct cost_breach *breach;         /* The slowest one that is to be, in
                                          * cost.c, or NULL. */
     struct ovs_list list_node;          /* In 'configs', in cost.c. */
@@ -98,7 +99,9 @@ struct cost_data {
                                          * counted until the next one. */
 
     atomic_uint64_t slow_ns;            /* An event that takes longer belongs
-                                         * in 'slowest', or is to be logged. */
+                                         * in 'slowest', or is to be logged.
+                                         * A tick takes these, so that it
+                                         * begins at 0 again. */
     OVSRCU_TYPE(struct cost_classes *) classes;
     OVSRCU_TYPE(struct cost_slowest *) slowest;
     OVSRCU_TYPE(struct cost_keys *) keys[COST_MAX_LISTS];  /* NULL if empty. */
@@ -118,7 +121,8 @@ struct cost_recorder {
     uint32_t sample_interval;           /* When 'sample_in' was chosen. */
     uint32_t tally_class;               /* As given to cost_tally() last. */
     uint16_t tally_row;
-    uint16_t n_watch;                   /* See cost_span_watch(). */
+    uint16_t n_watch;                   /* Events to watch: 16 after one that
+                                         * enters the slowest. */
     atomic_uint32_t *tally;             /* The counts of each number for these,
                                          * unless 'data' is 'cost_no_data'. */
 

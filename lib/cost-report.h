@@ -36,8 +36,9 @@
 
 void cost_report_register(const struct cost_report *);
 
-/* Adds to the reply of cost/show in JSON that of a command that is about no
- * account.  The worker calls 'cb', which returns an object. */
+/* Adds to the reply of cost/show in JSON that of the command that is about no
+ * account: there is one at most.  The worker calls 'cb', which returns an
+ * object. */
 void cost_report_add_reply(cost_report_more_cb *);
 
 /* For other commands. */

@@ -56,8 +56,8 @@
  *     cost_span_close(&span);
  *
  * An event that is not within the code of one function, such as one of several
- * that go on at the same time, does not become innermost.  Its points in time
- * are given:
+ * that go on at the same time, does not become innermost, and its time is not
+ * taken off other events, nor theirs off it.  Its points in time are given:
  *
  *     cost_span_open(&span, recorder, sampled, now);
  *     cost_span_lap(&span, PARSE, now);

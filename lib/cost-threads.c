@@ -559,7 +559,7 @@ get_cause(struct thread *thread, uint64_t event_ns, uint64_t age_ns)
 }
 
 /* Returns the calling thread, with 'mutex' held, or NULL if it has not been
- * found yet, or 'mutex' is held by another one. */
+ * found yet, 'mutex' is held by another one, or the report is off. */
 static struct thread *
 lock_self(void)
     OVS_NO_THREAD_SAFETY_ANALYSIS
@@ -568,7 +568,8 @@ lock_self(void)
     int source;
 
     atomic_read_relaxed(&cost_clock.source, &source);
-    if (source == COST_CLOCK_TEST || ovs_mutex_trylock(&mutex)) {
+    if (source == COST_CLOCK_TEST || !cost_enabled(&config)
+        || ovs_mutex_trylock(&mutex)) {
         return NULL;
     }
 #ifdef __linux__

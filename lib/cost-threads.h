@@ -31,7 +31,8 @@ struct json;
  * although it could run (its "run delay"), and blocked.  Linux counts the
  * first two for each thread.  A sampler, which is a thread of its own, reads
  * these counters of all threads of the process twice a second.  It also makes
- * the ticks of lib/cost-history.h, and logs slow events.
+ * the ticks of lib/cost-history.h, and logs slow events, also while the report
+ * "threads" is off.
  *
  * The command "cost/threads" shows how much of the last seconds or minutes
  * each thread spent in each way.
@@ -42,8 +43,11 @@ struct json;
  * in the event.  So, if the thread was on a CPU for I - E / 2 or longer, it
  * was so for at least half of the event.  The same holds for the other two.
  * This needs no reading when an event begins, and no guess: a cause that
- * cannot be proven so is unknown.  Only the main loop reads, with
- * cost_threads_mark(), when an iteration begins and before it sleeps.
+ * cannot be proven so is unknown.  The earlier reading is the sampler's, the
+ * thread's own of its previous slow event, or, in the main loop, one of
+ * cost_threads_mark(), which reads when an iteration begins and before it
+ * sleeps, at most each 5 ms.  A thread reads for causes ten times a second at
+ * most.
  *
  * A container or a service may have a limit of CPU time.  Linux counts time in
  * which a thread is held back because of it, "throttled", as run delay.

@@ -66,25 +66,32 @@ struct smap;
  *
  * Any thread may read or clear an account while others record into it.  It
  * gets the numbers of an event either all or not at all; that the event is one
- * of the slowest, or of a key, is recorded next.  Reading fails, and is tried
- * again, if a thread is stopped while it records.
+ * of the slowest, or of a key, is recorded next.  A reader that finds no
+ * moment at which a block is not written asks the writer for a copy, and fails
+ * after some 2 ms, in which it has the account's lock.  lib/cost-report.c
+ * tries again 50 times in a reply, each 10 ms, and then names the account as
+ * missing.
  *
- * Of locks, that of all accounts comes before that of one account; both are
- * lib/cost.c's own.
+ * Locks are taken in this order: that of the configuration, under which
+ * cost_config's functions run; that of all accounts; that of one account.
+ * Creating an account takes all three.  Recording only tries a lock, for an
+ * event that is to be logged or has a cause.
  *
  * A recorder that is destroyed leaves its numbers behind, in a book named
- * "exited", and an account that is destroyed in those that cost_accounts_get()
- * has for deleted ones.  A tick moves the slowest events there, too, of
- * threads that go on.
+ * "exited", and an account that is destroyed, with the recorders that it still
+ * has, in those that cost_accounts_get() has for deleted ones.  A tick moves
+ * the slowest events there, too, of threads that go on.  Those of deleted
+ * accounts are not shown.
  *
  * Clearing an account takes the data away from its recorders; what is recorded
- * next is new data.  "exited" is emptied, and an event that a thread is just
- * adding may be gone.
+ * next is new data, an event in progress with it.  "exited" is emptied, and an
+ * event that a thread is just adding may be gone.  Clearing all accounts of a
+ * kind clears what deleted ones have left, too.
  *
- * The sampler, see lib/cost-threads.h, calls cost_accounts_copy() and
- * cost_log(), so that others can read what happened in the last minutes.
- * 'last_ms' of cost_accounts_get() is rounded up to a tick that is kept, by up
- * to a minute. */
+ * The sampler, see lib/cost-threads.h, calls cost_log(), and
+ * cost_accounts_copy(), so that others can read what happened in the last
+ * minutes.  'last_ms' of cost_accounts_get() is rounded up to a tick that is
+ * kept, by up to a minute. */
 
 /* Configuration. */
 void cost_configure(const struct smap *other_config);
@@ -103,9 +110,9 @@ void cost_recorder_destroy(struct cost_recorder *);
 
 /* Reading. */
 
-/* A moment at which the numbers of all accounts were copied. */
 #define COST_TICK_MS 10000
 
+/* A moment from which on the numbers of all accounts were copied. */
 struct cost_tick {
     uint64_t number;                    /* 0 for none. */
     long long int ms;                   /* time_msec(). */
@@ -135,11 +142,12 @@ struct cost_sum {
     uint64_t n_accounts;
     long long int since_us;             /* Time of day when any of them was
                                          * cleared last, or the kind's first
-                                         * one was created. */
+                                         * one was created, or of 'from'. */
     struct cost_book book;
 };
 
-/* Accounts at one point in time. */
+/* Accounts at one point in time.  Until cost_accounts_put(), one that is
+ * destroyed can still be read, and counts once, as itself or as deleted. */
 struct cost_accounts {
     struct cost_account **accounts;     /* Sorted by name. */
     size_t n;
@@ -147,8 +155,8 @@ struct cost_accounts {
                                          * unless its number is 0. */
 
     /* If all accounts were wanted, for each of 'n_kinds' kinds: the sum of
-     * those that have been destroyed, and that of none, whose 'since_us' is
-     * that of a sum of all accounts. */
+     * those that have been destroyed, and an empty one for the caller, whose
+     * 'since_us' is that of a sum of all accounts. */
     struct cost_sum *deleted;
     struct cost_sum *totals;
     size_t n_kinds;

@@ -41,8 +41,10 @@ struct ofpbuf;
  * Thread-safety
  * =============
  *
- * As lib/cost.h.  In a program that does not call nl_cost_init() these
- * functions do nothing. */
+ * As lib/cost.h.  A thread has a recorder for each family, which is made,
+ * under a lock, at its first call, and destroyed when the thread exits.  In a
+ * program that does not call nl_cost_init() these functions do nothing, but
+ * for nl_cost_define_family(), which may be called before. */
 
 /* Stages of a call. */
 #define NL_COST_STAGES(COLUMN)                                                \

@@ -37,6 +37,7 @@ struct upcall_cost_socket;
  *
  *     upcall_cost_batch_start(&batch, recorder);
  *     for each upcall:
+ *         upcall_cost_socket_received(...);
  *         upcall_cost_received();
  *         ...parse...
  *         upcall_cost_parsed();
@@ -54,20 +55,23 @@ struct upcall_cost_socket;
  * If an upcall can't be parsed, upcall_cost_failed() is called instead of
  * upcall_cost_parsed() and upcall_cost_translated().  An upcall that is
  * translated with the error EAGAIN is complete, and recorded at once; with any
- * other error, it is lost.  upcall_cost_operated() records all others;
- * upcall_cost_batch_stop() only makes the thread forget the batch.
+ * other error, it is lost, and counted so at once.  upcall_cost_operated()
+ * records all others; upcall_cost_batch_stop() only makes the thread forget
+ * the batch.
  *
  * The hooks apply to the batch that the calling thread has started.  While
  * there is none, or accounting is off, they do nothing.  The clock is read
  * when an upcall has been received and when the batch is done, and in between
- * only if the upcall, or one of the batch, is sampled, or is complete early.
+ * only if the upcall, or one of the batch, is sampled or watched, or is
+ * complete early.
  *
  * The functions for sockets are called by lib/dpif-netlink.c.  The kernel
  * counts for each socket the upcalls that it drops because the socket's buffer
  * is full.  Whoever looks first counts them for the account: a handler that is
- * told of an overrun or that finds the socket empty afterwards, a report, and
- * whatever ends a period, as closing the socket does.  Their recorder, named
- * "sockets", is that of the account that has the socket's 'dpif'.
+ * told of an overrun or that finds the socket empty afterwards, a report, a
+ * tick, a clear, and whatever closes the socket or switches accounting on or
+ * off.  Their recorder, named "sockets", is that of the account that has the
+ * socket's 'dpif'.
  *
  * An observer may know how long upcalls took before they were received.
  *
@@ -85,8 +89,9 @@ struct upcall_cost_socket;
 /* An upcall of a batch. */
 struct upcall_cost_upcall {
     struct cost_span span;
-    uint64_t waited_ns;                 /* Before it was received, 0 if that is
-                                         * not known. */
+    uint64_t waited_ns;                 /* Before it was received, set by
+                                         * upcall_cost_socket_received(); 0 if
+                                         * that is not known. */
     const struct flow *flow;
     uint32_t packet_len;
     const struct dpif_op *put;          /* That installs the flow, or NULL. */
@@ -96,7 +101,7 @@ struct upcall_cost_upcall {
 struct upcall_cost_batch {
     struct cost_recorder *recorder;     /* NULL if accounting is off. */
     struct cost_span span;              /* Takes cost_outcome() while flows
-                                         * are installed. */
+                                         * are installed.  No recorder. */
     uint32_t interval;                  /* One in so many is sampled. */
     bool sampled;                       /* Is one of these? */
     size_t n;                           /* Upcalls translated so far. */
@@ -104,7 +109,9 @@ struct upcall_cost_batch {
     struct upcall_cost_upcall upcalls[UPCALL_COST_MAX_BATCH];
 };
 
-/* Hooks for ofproto-dpif-upcall. */
+/* Hooks for ofproto-dpif-upcall.  Other datapaths than the kernel's have no
+ * account, and their handlers no recorder.  A handler that exits destroys its
+ * recorder. */
 struct cost_account *upcall_cost_kernel_create(const struct dpif *);
 struct cost_recorder *upcall_cost_handler_start(struct cost_account *);
 void upcall_cost_kernel_destroy(struct cost_account *);

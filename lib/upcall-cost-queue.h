@@ -34,6 +34,10 @@
  * when later messages have been received, or the queue is empty.  Of messages
  * that can't be told apart from an orphan, the time is not known.
  *
+ * All this is off unless other_config:cost-kernel-queue is true, and for
+ * sockets that several threads receive from.  upcall_cost_queue_empty()
+ * returns how many orphans there were since the last call.
+ *
  *
  * Thread-safety
  * =============

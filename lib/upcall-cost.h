@@ -130,7 +130,8 @@ extern struct cost_kind upcall_cost_kernel_kind;
 
 /* Hooks for the datapaths, which begin the span; upcall_cost_miss_stop()
  * leaves it open.  'error' is what the upcall callback returned: no upcall is
- * lost by ENOSPC, nor, if an action asked for it, by EAGAIN. */
+ * lost by ENOSPC, nor, if an action asked for it in a way that makes sense, by
+ * EAGAIN. */
 void upcall_cost_miss_stop(struct cost_span *, const struct flow *,
                            const struct miniflow *, uint32_t packet_len,
                            const struct ofpbuf *actions, int error);

@@ -29,15 +29,21 @@ struct revalidator_cost;
  *
  * The hooks that ofproto-dpif-upcall calls, on top of lib/cost-span.h.  Each
  * datapath has two accounts: one of rounds, which the leading revalidator
- * thread records, and one of each thread's share of a round.
+ * thread records, and one of each thread's share of a round.  The recorders
+ * are there from thread_start() to thread_stop(), but for those named "main",
+ * which take purges, that is, flows deleted outside of rounds.
+ *
+ * A thread collects its counts, and records them with its share; sweep_end()
+ * adds them to the round's.  A round that is broken off, as for a pause or an
+ * exit, is not recorded; its time is idle time.
  *
  *
  * Thread-safety
  * =============
  *
- * A round belongs to the threads that take part in it.  Functions whose
- * comments say who calls them rely on that.  Any thread may call the other
- * functions. */
+ * Of a round, the leader calls round_begin(), dump_requested() and
+ * round_end(), and each thread the other functions.  The main thread calls
+ * purged(), while no round goes on.  Any thread may call the rest. */
 
 /* Stages of a round. */
 #define REVALIDATOR_COST_ROUND_STAGES(COLUMN)                                 \
@@ -165,6 +171,8 @@ void revalidator_cost_round_end(struct revalidator_cost *, size_t n_threads,
 
 /* Outside of rounds. */
 void revalidator_cost_purged(struct revalidator_cost *);
+/* Not part of a round's class, but of "revalidator/cost-limit", which has the
+ * latest 16 moves. */
 void revalidator_cost_limit_set(struct revalidator_cost *,
                                 unsigned int flow_limit);
 

@@ -35,6 +35,7 @@
 #include "openvswitch/json.h"
 #include "ovs-thread.h"
 #include "ovstest.h"
+#include "smap.h"
 #include "timeval.h"
 #include "util.h"
 
@@ -247,6 +248,7 @@ test_causes(struct ovs_cmdl_context *ctx OVS_UNUSED)
 static void *
 bounds_main(void *aux OVS_UNUSED)
 {
+    struct smap settings = SMAP_INITIALIZER(&settings);
     int n = 0;
 
     ovs_assert(cost_threads_cause(3600 * 1000 * MS, 3600 * 1000 * MS)
@@ -259,6 +261,13 @@ bounds_main(void *aux OVS_UNUSED)
         n += cost_threads_cause(3600 * 1000 * MS, 0) != COST_CAUSE_UNKNOWN;
     }
     ovs_assert(n <= 10 + (get_clock(CLOCK_MONOTONIC) - start) / (100 * MS));
+
+    /* Off, it does not read. */
+    smap_add(&settings, "cost-accounting", "false");
+    cost_configure(&settings);
+    smap_destroy(&settings);
+    xnanosleep(110 * MS);
+    ovs_assert(cost_threads_cause(3600 * 1000 * MS, 0) == COST_CAUSE_UNKNOWN);
     return NULL;
 }
 

@@ -41,6 +41,11 @@ struct ofp_header;
  *   - "openflow": each event is the handling of an OpenFlow message, and each
  *     type of message is a class.
  *
+ * Classes are given to names in the order in which they are first seen; those
+ * for which there is no class any more are "other".  The recorders are there
+ * as long as the process.  What begins while accounting is off is not
+ * recorded.
+ *
  * Time that another account has, too, is not taken off a stage of the loop:
  * 'stats' includes the updates of interfaces, 'datapath' includes the upcalls
  * that the main thread handles.
@@ -111,6 +116,8 @@ void bridge_cost_iface_start(struct cost_span *);
 void bridge_cost_iface_stop(struct cost_span *, const char *name,
                             const char *type);
 
+/* Callbacks that bridge.c sets.  Commands and messages are events; the other
+ * two enter a stage of the loop until they are 'done'. */
 void bridge_cost_trace_command(int argc, const char *argv[], bool done);
 void bridge_cost_trace_message(const char *peer, const struct ofp_header *,
                                bool done);
