@@ -36,7 +36,8 @@ struct cost_account {
     const struct cost_kind *kind;
     char *name;
     char *datapath;                     /* Or NULL. */
-    struct ovs_refcount ref_cnt;        /* Creator and readers. */
+    size_t n_refs;                      /* Creator and readers.  Protected by
+                                         * 'accounts_mutex'. */
 
     /* Held by whoever reads what recorders have, too. */
     struct ovs_mutex mutex;
@@ -380,7 +381,7 @@ cost_account_create(const struct cost_kind *kind, const char *name,
     account->kind = kind;
     account->name = xstrdup(name);
     account->datapath = nullable_xstrdup(kind->typed_names ? name : datapath);
-    ovs_refcount_init(&account->ref_cnt);
+    account->n_refs = 1;
     ovs_mutex_init(&account->mutex);
     ovs_mutex_lock(&account->mutex);
     account->since_tick = cost_load(&latest_tick);
@@ -421,8 +422,9 @@ account_drop_exited(struct cost_account *account)
 
 static void
 account_unref(struct cost_account *account)
+    OVS_REQUIRES(accounts_mutex)
 {
-    if (ovs_refcount_unref(&account->ref_cnt) == 1) {
+    if (!--account->n_refs) {
         ovs_mutex_lock(&account->mutex);
         account_drop_exited(account);
         free(account->recorders);
@@ -483,8 +485,8 @@ cost_account_destroy(struct cost_account *account)
     }
     cost_history_move(&known->history, &account->history, known->copied + 1);
     ovs_mutex_unlock(&account->mutex);
-    ovs_mutex_unlock(&accounts_mutex);
     account_unref(account);
+    ovs_mutex_unlock(&accounts_mutex);
 }
 
 /* Creates and returns a recorder of 'account' for a thread that is called
@@ -602,7 +604,7 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
     all->accounts = xmalloc(n_accounts * sizeof *all->accounts);
     LIST_FOR_EACH (account, list_node, &accounts) {
         if (account_matches(account, kinds, n_kinds, name)) {
-            ovs_refcount_ref(&account->ref_cnt);
+            account->n_refs++;
             all->accounts[all->n++] = account;
         }
     }
@@ -633,9 +635,11 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
 void
 cost_accounts_put(struct cost_accounts *all)
 {
+    ovs_mutex_lock(&accounts_mutex);
     for (size_t i = 0; i < all->n; i++) {
         account_unref(all->accounts[i]);
     }
+    ovs_mutex_unlock(&accounts_mutex);
     free(all->accounts);
     for (size_t i = 0; i < all->n_kinds; i++) {
         cost_book_uninit(&all->deleted[i].book);
