@@ -164,7 +164,7 @@ walk_list(struct stream *stream, struct cost_sketch *keys)
     if (!stream->out) {
         cost_sketch_subtract(keys, &old);
     }
-    cost_sketch_uninit(&old);
+    free(old.rows);
 }
 
 static void
