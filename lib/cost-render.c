@@ -1070,8 +1070,8 @@ cost_render_top(struct ds *s, struct json *json, const struct cost_top *spec,
         }
     }
     if (skip < end) {
-        ds_put_format(s, "  %-*s  share       count     mean      max  lost\n",
-                      width, spec->what);
+        ds_put_format(s, "  %-*s", width, spec->what);
+        ds_put_cstr(s, "  time%       count     mean      max  lost\n");
     }
     for (size_t i = skip; i < end; i++) {
         const struct cost_row *row = &top->rows[i];

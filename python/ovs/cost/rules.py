@@ -39,6 +39,16 @@ DOING = {
     "configure": "changes of ports and bridges", "routes": "kernel routes",
     "netdev": "kernel links", "datapath": "packets of ports that it polls",
     "rcu": "waiting for other threads (RCU)"}
+STALL = ("Meanwhile it neither talks OpenFlow nor executes commands, and "
+         "packets of ports that no PMD thread polls wait. ")
+STALL_BY = {
+    "openflow": "`unix` is a program on this host, such as ovs-ofctl in a "
+                "script. Find out who runs it, and ask for fewer rules, or "
+                "less often.",
+    "appctl": "Find out who executes the command, and how often it is needed. "
+              "`bridge/cost-slowest 5 commands` has its arguments.",
+    "stats": "`bridge/cost-slowest 5 interfaces` has their names. Raise "
+             "`other_config:stats-update-interval`."}
 
 Numbers = Iterator[Dict[str, Any]]
 
@@ -226,7 +236,9 @@ def stalled(case: Case) -> Numbers:
     if sum(calls.values()) > time / 2:
         what += f", mostly Netlink ({max(calls, key=lambda c: calls[c])})"
     yield {"share": min(time / window_ns, 1.0), "n": n, "what": what,
-           "ms": time / n / 1e6, "stage": stage}
+           "ms": time / n / 1e6, "stage": stage,
+           **({"advice": STALL + STALL_BY[stage]} if stage in STALL_BY
+              else {})}
 
 
 def slow_statistics(case: Case) -> Numbers:
@@ -320,10 +332,12 @@ RULES = (
              "The report {{ $labels.report }} of {{ $labels.instance }} "
              "can't be read", "15m")),
     Rule("slow-upcalls", "hint", "new connections are slow",
-         "upcall/cost-clear, upcall/cost-show, upcall/cost-slowest",
-         "Clear the report, and look a minute later. The stage with the "
-         "highest `mean` and `p99`: `translate` is the OpenFlow tables; the "
-         "others are the datapath.", ("upcall-cost", "What to look for")),
+         "upcall/cost-show -last 1m, upcall/cost-slowest -last 1m, "
+         "bridge/cost-show main-loop -last 1m",
+         "The stage with the highest `mean` and `p99`: `translate` is the "
+         "OpenFlow tables; the others are the datapath. If none is high, the "
+         "main thread may stall (`run`): packets of ports that no PMD thread "
+         "polls wait for it.", ("upcall-cost", "What to look for")),
     Rule("upcall-overrun", "critical", "upcalls are lost (`overrun`)",
          "upcall/cost-show -thread, upcall/cost-slowest, dpctl/dump-flows",
          "A handler did not read in time. Was it busy all the time (upcalls "
@@ -376,8 +390,9 @@ RULES = (
          "new connections are slow, and `flows:` has `flow-limit`",
          "upcall/cost-show, revalidator/cost-limit",
          "There is no room for some flows; each of their packets is an "
-         "upcall. Raise `other_config:flow-limit`, or find who makes many: a "
-         "scan, or a table that matches on ports (narrow megaflows).",
+         "upcall. Raise `other_config:flow-limit` (200,000 if not set), or "
+         "find who makes many: a scan, or a table that matches on ports "
+         "(narrow megaflows).",
          ("revalidator-cost", "Changes of the flow limit"),
          "{name}: the flow limit, {limit:,}, is too low: {n:,} of {all:,} "
          "upcalls ({share:.0%}) could install no flow; it was set {cause}, "
@@ -415,10 +430,11 @@ RULES = (
     Rule("starved", "warning", "everything is slow at times",
          "cost/threads -last 10s",
          "Something else runs on that CPU, or the container has used up its "
-         "CPU time (`throttled`: raise `cpu.max`). `ps -eLo psr,pcpu,comm` "
-         "lists threads by CPU; a PMD thread has it in its name. Move the "
-         "others away (`isolcpus`, systemd's `CPUAffinity`), or the PMD "
-         "thread (`other_config:pmd-cpu-mask`).",
+         "CPU time (`throttled`: raise `cpu.max`). A PMD thread has its CPU "
+         "in its name; `ps -eLo psr,pcpu,pid,args --sort=psr,-pcpu` lists "
+         "what runs on each, `taskset -p` where it may. Move the others away "
+         "(`isolcpus`, systemd's `CPUAffinity`), or the PMD thread "
+         "(`other_config:pmd-cpu-mask`).",
          ("cost-threads", "How much of a CPU each thread gets"),
          "{name} is starved: for {share:.0%} of the time it could run, but "
          "had no CPU{others}", starved,
@@ -427,11 +443,11 @@ RULES = (
                "{{ $labels.thread }} on {{ $labels.instance }} waits for its "
                "CPU {{ $value | humanizePercentage }} of the time", "5m")),
     Rule("main-loop-stalled", "warning", "the main thread stalls",
-         "bridge/cost-show, bridge/cost-top message, bridge/cost-slowest",
-         "Meanwhile it neither talks OpenFlow nor executes commands. The "
-         "stage with the highest `max`: `stats` (many interfaces, or a slow "
-         "driver), `appctl` (`bridge/cost-slowest 5 commands` has arguments), "
-         "`openflow` (who asks for many rules, or changes them?), "
+         "bridge/cost-show -last 1m, bridge/cost-top message -last 1m, "
+         "bridge/cost-slowest -last 1m",
+         STALL + "The stage with the highest `max`: `stats` (many interfaces, "
+         "or a slow driver), `appctl` (`bridge/cost-slowest 5 commands` has "
+         "arguments), `openflow` (who asks for many rules, or changes them?), "
          "`configure`, `idl` (a large change of the database), ...",
          ("bridge-cost", "The main loop"),
          "The main thread is stalled by {what}: {share:.0%} of the time in "
@@ -453,16 +469,18 @@ RULES = (
                "$labels.instance }} {{ $value | humanizeDuration }} each time",
                "15m")),
     Rule("port-makes-upcalls", "warning", "new connections are slow, one port "
-         "makes many", "upcall/cost-top port",
+         "makes many", "upcall/cost-top port -last 1m",
          "Look at what the port sends: a scan, or a flood of short "
          "connections. Limit it, or give it rules that make wider megaflows.",
          ("upcall-cost", "What to look for"),
          "Port {name} makes most upcalls: {share:.0%} ({n:,}), {others} other "
          "ports the rest", most_upcalls("port")),
     Rule("rule-makes-upcalls", "warning", "new connections are slow, one rule "
-         "makes many", "upcall/cost-top rule",
-         "If it, or a table before it, matches on more fields, megaflows are "
-         "narrower.", ("upcall-cost", "What to look for"),
+         "makes many", "upcall/cost-top rule -last 1m",
+         "Megaflows are narrow if the rule, or one of a table before it, "
+         "matches on many fields, or has actions that read them (`move`, "
+         "`learn`). `ofproto/trace` shows the megaflow of a packet.",
+         ("upcall-cost", "What to look for"),
          "Rule {name} makes most upcalls: {share:.0%} ({n:,} of a sample), "
          "{others} other rules the rest", most_upcalls("rule")),
     Rule("revalidators-wait", "warning", "revalidation is slow, but uses no "
