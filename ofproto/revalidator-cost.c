@@ -354,18 +354,25 @@ set_limit(struct revalidator_cost *cost, enum revalidator_cost_limit why,
     if (limit == cost->limit) {
         why = REVALIDATOR_COST_LIMIT_KEPT;
     } else {
+        struct limit_move *move = cost->moves;
+        unsigned int from = cost->limit;
+
         why = why ? why : REVALIDATOR_COST_LIMIT_SET;
-        memmove(&cost->moves[1], cost->moves,
-                sizeof cost->moves - sizeof cost->moves[0]);
-        cost->moves[0] = (struct limit_move) {
+        if (why == REVALIDATOR_COST_LIMIT_GREW && move->why == why) {
+            /* It grows in each round, which is one move. */
+            from = move->from;
+        } else {
+            memmove(move + 1, move, sizeof cost->moves - sizeof *move);
+            cost->n_moves++;
+        }
+        *move = (struct limit_move) {
             .when = time_wall_msec(),
             .why = why,
-            .from = cost->limit,
+            .from = from,
             .to = limit,
             .duration_ms = duration_ms,
             .n_flows = cost_load(&cost->n_dp_flows),
         };
-        cost->n_moves++;
         cost->limit = limit;
     }
     ovs_mutex_unlock(&mutex);
