@@ -357,9 +357,11 @@ set_limit(struct revalidator_cost *cost, enum revalidator_cost_limit why,
         struct limit_move *move = cost->moves;
         unsigned int from = cost->limit;
 
-        why = why ? why : REVALIDATOR_COST_LIMIT_SET;
+        if (!why || (why == REVALIDATOR_COST_LIMIT_GREW && limit < from)) {
+            why = REVALIDATOR_COST_LIMIT_SET;
+        }
         if (why == REVALIDATOR_COST_LIMIT_GREW && move->why == why) {
-            /* It grows in each round, which is one move. */
+            /* It grows in each round.  Even with pauses, this is one move. */
             from = move->from;
         } else {
             memmove(move + 1, move, sizeof cost->moves - sizeof *move);

@@ -231,6 +231,14 @@ class TestDoctor(base.InTemporary):         # type: ignore
                 self.assertEqual(list(found), [name])
                 self.assertIn(words, found[name])
 
+    def test_old_fall(self) -> None:
+        """Of a flow limit that fell long ago, nothing is said."""
+        def change(switch: Any, got: Any) -> None:
+            fall(switch, got)
+            for moved in switch.moves:
+                moved["time_us"] -= 16 * 60 * 10 ** 6
+        self.assertEqual(self.findings(self.after(change)), {})
+
     def test_well(self) -> None:
         """Nothing is said of a switch that is well, however busy it is."""
         for rate in 1, 50, 100, 400:
@@ -242,9 +250,6 @@ class TestDoctor(base.InTemporary):         # type: ignore
         database, command = ("set", 10000, 300, 2), ("set", 10000, 300, 0)
         load = ("reduced", 10000, 300, 1388)
         for moves, cause, lasts in (
-                # Growing, too, ends at what the database allows.
-                ([("grew", 10000, 300, 1)], "by the database",
-                 "until that is changed"),
                 ([database], "by the database", "until that is changed"),
                 ([("grew", 300, 1300, 1), database], "by the database",
                  "it grows as"),

@@ -23,7 +23,7 @@ def diagnose(case: Case) -> Iterator[Dict[str, Any]]:
         numbers = max(rule.condition(case) if rule.condition else (),
                       key=lambda n: float(n["share"]), default=None)
         if numbers:
-            advice = numbers.pop("advice", rule.advice)
+            advice = numbers.pop("advice", "") or rule.advice
             yield {"rule": rule.name, "severity": rule.severity,
                    "sentence": text.printable(rule.sentence.format(**numbers)),
                    "numbers": numbers, "advice": advice,
@@ -135,6 +135,7 @@ def run(recording: Recording, errors: List[str], as_json: bool) -> int:
     else:
         for line in render(found, len(recording.sources()) > 1):
             print(line)
-        if not found and not errors and sys.stderr.isatty():
+        if not (found or errors) and recording.replies and \
+                sys.stderr.isatty():
             print("nothing is wrong, as far as this can see", file=sys.stderr)
     return 2 if errors or not recording.replies else 1 if found else 0

@@ -30,6 +30,7 @@ LONG = 20                       # Times the median is long.
 LONG_NS = 50e6                  # A shorter iteration delays nothing.
 FEW = 100                       # Events that say nothing about shares.
 DEFAULT_LIMIT = 10000           # Of flows, at first.
+RECENT_US = 15 * 60 * 1e6       # A fall of the limit that is news.
 
 # What the main thread does in a stage.
 DOING = {
@@ -39,10 +40,11 @@ DOING = {
     "configure": "changes of ports and bridges", "routes": "kernel routes",
     "netdev": "kernel links", "datapath": "packets of ports that it polls",
     "rcu": "waiting for other threads (RCU)"}
-STALL = ("Meanwhile it neither talks OpenFlow nor executes commands, and "
-         "packets of ports that no PMD thread polls wait. ")
+STALL = ("Meanwhile it neither talks OpenFlow nor executes commands, and in "
+         "the userspace datapath, packets of ports that no PMD thread polls "
+         "wait. ")
 STALL_BY = {
-    "openflow": "`unix` is a program on this host, such as ovs-ofctl in a "
+    "unix": "`unix` is a program on this host, such as ovs-ofctl in a "
                 "script. Find out who runs it, and ask for fewer rules, or "
                 "less often.",
     "appctl": "Find out who executes the command, and how often it is needed. "
@@ -161,7 +163,7 @@ def limit_of(case: Case, name: str) -> Dict[str, Any]:
               if a.key.name == name], default=0.0)
     grows = ("it grows" if ns < 1e9 else "it does not grow") + (
         f" as rounds of revalidation take {ns / 1e6:,.0f} ms (limit: 1 s)")
-    found = {"limit": 0, "before": 0, "by_load": False, "lasts": grows,
+    found = {"limit": 0, "before": 0, "recent": False, "lasts": grows,
              "cause": "for an unknown reason"}
     for datapath in case.limit.get("datapaths", ()):
         if datapath["name"] != name:
@@ -171,8 +173,9 @@ def limit_of(case: Case, name: str) -> Dict[str, Any]:
         found.update(limit=limit, before=max(
             [limit, *(m["from"] for m in moves)]))
         if fall and fall["reason"] in ("scaled", "reduced"):
-            found.update(by_load=True, cause="by load: a round of "
-                         f"revalidation took {fall['duration_ms']:,} ms")
+            age_us = case.limit["now_us"] - fall["time_us"]
+            found.update(recent=age_us < RECENT_US, cause="by load: a round "
+                         f"of revalidation took {fall['duration_ms']:,} ms")
         elif fall and "duration_ms" not in fall:
             found["cause"] = "by command (upcall/set-flow-limit)"
         elif fall or limit < DEFAULT_LIMIT:
@@ -190,7 +193,7 @@ def fallen(case: Case) -> Numbers:
         return
     for account in case.accounts("revalidator", "round"):
         found = limit_of(case, account.key.name)
-        if found["by_load"] and found["limit"] < found["before"] / 2:
+        if found["recent"] and found["limit"] < found["before"] / 2:
             yield dict(found, name=account.key.name,
                        share=1 - found["limit"] / found["before"])
 
@@ -231,14 +234,14 @@ def stalled(case: Case) -> Numbers:
     if messages:
         worst = max(messages, key=lambda m: m["ns"])
         what = f"OpenFlow ({worst['name']})"
+        stage = "unix" if worst["name"].endswith("<->unix") else stage
     if classes:
         what += f" {max(classes, key=lambda c: classes[c])}"
     if sum(calls.values()) > time / 2:
         what += f", mostly Netlink ({max(calls, key=lambda c: calls[c])})"
     yield {"share": min(time / window_ns, 1.0), "n": n, "what": what,
-           "ms": time / n / 1e6, "stage": stage,
-           **({"advice": STALL + STALL_BY[stage]} if stage in STALL_BY
-              else {})}
+           "ms": time / n / 1e6,
+           "advice": STALL + STALL_BY[stage] if stage in STALL_BY else ""}
 
 
 def slow_statistics(case: Case) -> Numbers:
@@ -336,8 +339,9 @@ RULES = (
          "bridge/cost-show main-loop -last 1m",
          "The stage with the highest `mean` and `p99`: `translate` is the "
          "OpenFlow tables; the others are the datapath. If none is high, the "
-         "main thread may stall (`run`): packets of ports that no PMD thread "
-         "polls wait for it.", ("upcall-cost", "What to look for")),
+         "main thread may stall (`run`): in the userspace datapath, packets "
+         "of ports that no PMD thread polls wait for it.",
+         ("upcall-cost", "What to look for")),
     Rule("upcall-overrun", "critical", "upcalls are lost (`overrun`)",
          "upcall/cost-show -thread, upcall/cost-slowest, dpctl/dump-flows",
          "A handler did not read in time. Was it busy all the time (upcalls "
@@ -443,8 +447,8 @@ RULES = (
                "{{ $labels.thread }} on {{ $labels.instance }} waits for its "
                "CPU {{ $value | humanizePercentage }} of the time", "5m")),
     Rule("main-loop-stalled", "warning", "the main thread stalls",
-         "bridge/cost-show -last 1m, bridge/cost-top message -last 1m, "
-         "bridge/cost-slowest -last 1m",
+         "bridge/cost-show -last 15m, bridge/cost-top message -last 15m, "
+         "bridge/cost-slowest -last 15m",
          STALL + "The stage with the highest `max`: `stats` (many interfaces, "
          "or a slow driver), `appctl` (`bridge/cost-slowest 5 commands` has "
          "arguments), `openflow` (who asks for many rules, or changes them?), "
@@ -469,14 +473,14 @@ RULES = (
                "$labels.instance }} {{ $value | humanizeDuration }} each time",
                "15m")),
     Rule("port-makes-upcalls", "warning", "new connections are slow, one port "
-         "makes many", "upcall/cost-top port -last 1m",
+         "makes many", "upcall/cost-top port -last 15m",
          "Look at what the port sends: a scan, or a flood of short "
          "connections. Limit it, or give it rules that make wider megaflows.",
          ("upcall-cost", "What to look for"),
          "Port {name} makes most upcalls: {share:.0%} ({n:,}), {others} other "
          "ports the rest", most_upcalls("port")),
     Rule("rule-makes-upcalls", "warning", "new connections are slow, one rule "
-         "makes many", "upcall/cost-top rule -last 1m",
+         "makes many", "upcall/cost-top rule -last 15m",
          "Megaflows are narrow if the rule, or one of a table before it, "
          "matches on many fields, or has actions that read them (`move`, "
          "`learn`). `ofproto/trace` shows the megaflow of a packet.",
