@@ -82,7 +82,9 @@ def describe_tree(tree: Path) -> Dict[str, str]:
 
 def describe_commit() -> str:
     """Returns which commit of this project this is, and whether anything has
-    been changed since."""
+    been changed since, or nothing without git."""
+    if not shutil.which("git"):
+        return ""
     done = subprocess.run(
         ["git", "describe", "--always", "--abbrev=12", "--dirty"],
         cwd=Path(__file__).resolve().parent, stdin=subprocess.DEVNULL,
