@@ -792,6 +792,9 @@ report_slowest(const struct cost_report *report, const struct cost_view *view,
         }
         json_object_put_string(event, "cause", cost_cause_names[slow->cause]);
         report->put_details(account->name, slow->details, s, details);
+        if (view->packets) {
+            report->put_packet(slow->details, s, details);
+        }
         ds_put_cstr(s, "\n    ");
         for (int number = 0; number < 2; number++) {
             for (size_t j = 0; j < cost_kind_total(kind); j++) {

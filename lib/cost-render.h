@@ -68,6 +68,9 @@ struct cost_report {
     void (*put_details)(const char *account, const uint64_t *details,
                         struct ds *, struct json *);
 
+    /* The same with the packet among the details.  NULL if there is none. */
+    void (*put_packet)(const uint64_t *details, struct ds *, struct json *);
+
     /* The same with what follows from the numbers of 'block', of one thread,
      * or of all if 'thread' is empty.  May be NULL. */
     void (*put_derived)(const struct cost_block *block, const char *thread,
@@ -86,6 +89,7 @@ struct cost_view {
     size_t n_slowest;
     bool all;                           /* Also what has no events? */
     bool histograms;
+    bool packets;                       /* Of the slowest events. */
     bool threads;
     size_t class;                       /* Or COST_ALL_CLASSES. */
     int last_s;                         /* Of the last seconds, or of all the

@@ -617,6 +617,10 @@ parse_option(struct request *request, const char *option, const char *arg,
             return xasprintf("no class \"%s\" (a class is %s)", arg,
                              report->class_help);
         }
+    } else if (request->view.slowest && !request->top && report->put_packet
+               && !strcmp(option, "-packet")) {
+        request->view.packets = true;
+        *uses_arg = false;
     } else if (!strcmp(option, "-last")) {
         return cost_report_parse_last(arg, &request->view.last_s);
     } else if (!strcmp(option, "-n")) {

@@ -25,6 +25,17 @@ COVERAGE_DEFINE(cost_refused);
 
 DEFINE_EXTERN_PER_THREAD_DATA(cost_thread, { NULL, NULL });
 
+/* Called for each event that has been recorded, or NULL. */
+static ATOMIC(cost_span_observer *) observer;
+
+/* Makes 'observer_' see each event, in its thread, after it has been recorded,
+ * or none if that is NULL.  Any thread may call this. */
+void
+cost_span_observe(cost_span_observer *observer_)
+{
+    atomic_store_relaxed(&observer, observer_);
+}
+
 /* A lap or an outcome has met a span that it is not for, or spans do not end
  * in the reverse order of beginning. */
 void
@@ -78,6 +89,7 @@ cost_span_finish(struct cost_span *span, uint64_t now, size_t class,
     const struct cost_kind *kind = span->recorder->kind;
     size_t last = cost_kind_total(kind);
     struct cost_entry *entry = &span->entry;
+    cost_span_observer *observe;
 
     for (uint16_t lapped = span->lapped; OVS_UNLIKELY(lapped);
          lapped = zero_rightmost_1bit(lapped)) {
@@ -106,6 +118,10 @@ cost_span_finish(struct cost_span *span, uint64_t now, size_t class,
         }
     }
     cost_record(span->recorder, entry, counts, details, span->who);
+    atomic_read_relaxed(&observer, &observe);
+    if (OVS_UNLIKELY(observe)) {
+        observe(span, now);
+    }
     for (size_t i = 0; i < kind->n_lists; i++) {
         if (span->who[i].id && !(span->watched && kind->lists[i].sampled)) {
             cost_count_who(span->recorder, i, &span->who[i],

@@ -104,6 +104,10 @@ struct cost_thread {
 };
 DECLARE_EXTERN_PER_THREAD_DATA(struct cost_thread, cost_thread);
 
+/* Sees an event that has ended at 'now', in ticks. */
+typedef void cost_span_observer(const struct cost_span *, uint64_t now);
+void cost_span_observe(cost_span_observer *);
+
 void cost_span_cancel(struct cost_span *);
 void cost_span_exclude(uint64_t ticks);
 

@@ -32,6 +32,7 @@
 #endif
 
 #include "cost-clock.h"
+#include "cost-flight.h"
 #include "cost-report.h"
 #include "hash.h"
 #include "openvswitch/dynamic-string.h"
@@ -474,6 +475,7 @@ sampler_main(void *aux OVS_UNUSED)
         }
         ovsrcu_quiesce_end();
         cost_accounts_copy();
+        cost_flight_run();
         ovsrcu_quiesce_start();
         if (i % 2) {
             cost_log();

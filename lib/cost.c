@@ -36,6 +36,7 @@ struct cost_account {
     const struct cost_kind *kind;
     char *name;
     char *datapath;                     /* Or NULL. */
+    uint64_t id;                        /* No other account ever has it. */
     size_t n_refs;                      /* Creator and readers.  Protected by
                                          * 'accounts_mutex'. */
 
@@ -71,6 +72,7 @@ static struct ovs_list accounts OVS_GUARDED_BY(accounts_mutex)
 static struct known_kind *known_kinds OVS_GUARDED_BY(accounts_mutex);
 static size_t n_known_kinds OVS_GUARDED_BY(accounts_mutex);
 static size_t n_accounts OVS_GUARDED_BY(accounts_mutex);
+static uint64_t latest_id OVS_GUARDED_BY(accounts_mutex);
 
 /* The latest ticks, each in the place of its number. */
 static struct cost_tick ticks[COST_TICKS_MAX] OVS_GUARDED_BY(accounts_mutex);
@@ -390,6 +392,7 @@ cost_account_create(const struct cost_kind *kind, const char *name,
     ovs_mutex_unlock(&account->mutex);
 
     ovs_mutex_lock(&accounts_mutex);
+    account->id = ++latest_id;
     ovs_list_push_back(&accounts, &account->list_node);
     n_accounts++;
     get_kind(kind);
@@ -653,6 +656,32 @@ const char *
 cost_account_name(const struct cost_account *account)
 {
     return account->name;
+}
+
+/* Returns a number that 'account' has, and no other one ever. */
+uint64_t
+cost_account_id(const struct cost_account *account)
+{
+    return account->id;
+}
+
+/* Returns the name of the account with 'id', which the caller must free, or
+ * NULL if it has been destroyed. */
+char *
+cost_account_find_name(uint64_t id)
+{
+    const struct cost_account *account;
+    char *name = NULL;
+
+    ovs_mutex_lock(&accounts_mutex);
+    LIST_FOR_EACH (account, list_node, &accounts) {
+        if (account->id == id) {
+            name = xstrdup(account->name);
+            break;
+        }
+    }
+    ovs_mutex_unlock(&accounts_mutex);
+    return name;
 }
 
 /* Reads 'account' into 'reading', with the slowest events only if 'slowest',

@@ -169,6 +169,8 @@ void cost_accounts_put(struct cost_accounts *);
 size_t cost_accounts_clear(const struct cost_kind *const kinds[],
                            size_t n_kinds, const char *name);
 const char *cost_account_name(const struct cost_account *);
+uint64_t cost_account_id(const struct cost_account *);
+char *cost_account_find_name(uint64_t id);
 bool cost_account_read(struct cost_account *, bool slowest,
                        const struct cost_tick *from, struct cost_reading *);
 void cost_accounts_copy(void);

@@ -224,14 +224,22 @@ upcall_cost_failed(const struct dpif_upcall *dupcall, int error)
     }
 }
 
+static void
+get_details(uint64_t *words, const void *upcall_, size_t n OVS_UNUSED)
+{
+    const struct upcall_cost_upcall *upcall = upcall_;
+
+    upcall_cost_put_details(words, upcall->flow,
+                            dp_packet_data(upcall->packet),
+                            dp_packet_size(upcall->packet));
+}
+
 /* Records 'upcall', which ends 'now'.  It began when it was sent, if that is
  * known, or when it was received. */
 static void
 upcall_finish(struct upcall_cost_upcall *upcall, uint64_t now)
 {
-    const struct cost_details details = {
-        upcall_cost_get_details, upcall->flow, upcall->packet_len
-    };
+    const struct cost_details details = { get_details, upcall, 0 };
 
     if (upcall->waited_ns) {
         cost_entry_add(&upcall->span.entry,
@@ -265,7 +273,7 @@ upcall_cost_translated(const struct dpif_upcall *dupcall,
     upcall->span.entry.class = upcall_cost_class(dupcall_type(dupcall), flow,
                                                  actions);
     upcall->flow = flow;
-    upcall->packet_len = dp_packet_size(&dupcall->packet);
+    upcall->packet = &dupcall->packet;
     if (!error) {
         batch->sampled |= upcall->span.sampled;
         if (++batch->n < UPCALL_COST_MAX_BATCH) {

@@ -93,7 +93,7 @@ struct upcall_cost_upcall {
                                          * upcall_cost_socket_received(); 0 if
                                          * that is not known. */
     const struct flow *flow;
-    uint32_t packet_len;
+    const struct dp_packet *packet;
     const struct dpif_op *put;          /* That installs the flow, or NULL. */
 };
 

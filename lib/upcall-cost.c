@@ -49,6 +49,7 @@ static const char *const feature_names[UPCALL_COST_N_FEATURES] = {
 struct upcall_cost_details {
     struct flow flow;
     uint64_t packet_len;
+    uint8_t packet[UPCALL_COST_PACKET_MAX];
 };
 
 static void upcall_cost_format_class(size_t class, struct ds *);
@@ -231,14 +232,15 @@ upcall_cost_format_class(size_t class, struct ds *s)
 
 /* Recording. */
 
-/* A cost_details_cb for an upcall of 'flow', a struct flow, and
- * 'packet_len'. */
+/* Makes 'words' the details of an upcall of 'flow' and 'packet', which has
+ * 'packet_len' bytes. */
 void
-upcall_cost_get_details(uint64_t *words, const void *flow, size_t packet_len)
+upcall_cost_put_details(uint64_t *words, const struct flow *flow,
+                        const void *packet, size_t packet_len)
 {
     struct upcall_cost_details *details = (void *) words;
 
-    details->flow = *(const struct flow *) flow;
+    details->flow = *flow;
     /* Options that are not in the datapath's format refer to the table of
      * their bridge, which might not outlive the upcall by long. */
     if (!(details->flow.tunnel.flags & FLOW_TNL_F_UDPIF)) {
@@ -246,15 +248,20 @@ upcall_cost_get_details(uint64_t *words, const void *flow, size_t packet_len)
                sizeof details->flow.tunnel.metadata);
     }
     details->packet_len = packet_len;
+    memcpy(details->packet, packet, MIN(packet_len, sizeof details->packet));
 }
 
 static void
-get_details_miniflow(uint64_t *words, const void *miniflow, size_t packet_len)
+get_details(uint64_t *words, const void *upcall_, size_t n OVS_UNUSED)
 {
+    const struct upcall_cost_netdev *upcall = upcall_;
     struct flow flow;
 
-    miniflow_expand(miniflow, &flow);
-    upcall_cost_get_details(words, &flow, packet_len);
+    if (upcall->miniflow) {
+        miniflow_expand(upcall->miniflow, &flow);
+    }
+    upcall_cost_put_details(words, upcall->miniflow ? &flow : upcall->flow,
+                            upcall->packet, upcall->packet_len);
 }
 
 /* Counts the upcall of 'span' and 'type' as lost because of 'error'. */
@@ -310,41 +317,45 @@ format_rule(const uint64_t numbers[2], struct ds *s)
 }
 
 /* Stops the upcall for a flow miss that the userspace datapath started with
- * cost_span_begin() on 'span', and leaves it open when it ends.  It was for
- * a packet of 'flow', of which 'miniflow' is a copy that stays valid until
- * then, that was 'packet_len' bytes long, and led to 'actions'.  'error' is
- * what the upcall callback returned: 0, ENOSPC if no flow is to be installed,
- * or another value if the upcall failed.
+ * upcall_cost_begin() on 'upcall', and leaves it open when it ends.  It was
+ * for a packet of 'flow', of which 'miniflow' is a copy that stays valid until
+ * then, and led to 'actions'.  'error' is what the upcall callback returned:
+ * 0, ENOSPC if no flow is to be installed, or another value if the upcall
+ * failed.
  *
  * The time since the latest lap belongs to installing the flow. */
 void
-upcall_cost_miss_stop(struct cost_span *span, const struct flow *flow,
-                      const struct miniflow *miniflow, uint32_t packet_len,
+upcall_cost_miss_stop(struct upcall_cost_netdev *upcall,
+                      const struct flow *flow, const struct miniflow *miniflow,
                       const struct ofpbuf *actions, int error)
 {
+    struct cost_span *span = &upcall->span;
+
     if (!span->recorder) {
         cost_span_cancel(span);
     } else if (OVS_LIKELY(!error || error == ENOSPC)) {
+        upcall->miniflow = miniflow;
         cost_span_leave(span, UPCALL_COST_INSTALL,
                         upcall_cost_class(UPCALL_COST_MISS, flow, actions),
-                        get_details_miniflow, miniflow, packet_len);
+                        get_details, upcall, 0);
     } else {
         fail(span, UPCALL_COST_MISS, error);
     }
 }
 
 /* Stops the upcall for an action with 'userdata' that the userspace datapath
- * started with cost_span_begin() on 'span'.  It was for a packet of 'flow'
- * that was 'packet_len' bytes long, and led to 'actions'.  'error' is what the
- * upcall callback returned: 0, ENOSPC or EAGAIN if there is nothing to be done
- * with the packet, or another value if the upcall failed.
+ * started with upcall_cost_begin() on 'upcall'.  It was for a packet of 'flow'
+ * and led to 'actions'.  'error' is what the upcall callback returned: 0,
+ * ENOSPC or EAGAIN if there is nothing to be done with the packet, or another
+ * value if the upcall failed.
  *
  * The time since the latest lap belongs to executing actions. */
 void
-upcall_cost_action_stop(struct cost_span *span, const struct nlattr *userdata,
-                        const struct flow *flow, uint32_t packet_len,
+upcall_cost_action_stop(struct upcall_cost_netdev *upcall,
+                        const struct nlattr *userdata, const struct flow *flow,
                         const struct ofpbuf *actions, int error)
 {
+    struct cost_span *span = &upcall->span;
     enum upcall_cost_type type;
 
     if (!span->recorder) {
@@ -355,9 +366,11 @@ upcall_cost_action_stop(struct cost_span *span, const struct nlattr *userdata,
     type = upcall_cost_type(DPIF_UC_ACTION, userdata);
     if (!error || error == ENOSPC
         || (error == EAGAIN && type != UPCALL_COST_BAD)) {
+        upcall->miniflow = NULL;
+        upcall->flow = flow;
         cost_span_end(span, UPCALL_COST_EXECUTE,
                       upcall_cost_class(type, flow, actions),
-                      upcall_cost_get_details, flow, packet_len);
+                      get_details, upcall, 0);
     } else {
         fail(span, type, error);
     }
@@ -480,6 +493,19 @@ put_details(const char *account, const uint64_t *words, struct ds *s,
     json_object_put_string(json, "flow", ds_cstr(s) + flow);
 }
 
+static void
+put_packet(const uint64_t *words, struct ds *s, struct json *json)
+{
+    const struct upcall_cost_details *details = (const void *) words;
+    struct ds hex = DS_EMPTY_INITIALIZER;
+
+    ds_put_hex_with_delimiter(&hex, details->packet,
+                              MIN(details->packet_len, sizeof details->packet),
+                              "");
+    ds_put_format(s, "\n      %s", ds_cstr(&hex));
+    cost_put_string(json, "packet", ds_steal_cstr(&hex));
+}
+
 /* Registers the upcall/cost-* commands. */
 void
 upcall_cost_init(void)
@@ -507,6 +533,7 @@ upcall_cost_init(void)
         .tops = tops,
         .n_tops = ARRAY_SIZE(tops),
         .put_details = put_details,
+        .put_packet = put_packet,
     };
 
     cost_report_register(&report);

@@ -19,6 +19,7 @@
 
 #include "cost-span.h"
 #include "cost.h"
+#include "dp-packet.h"
 #include "dpif.h"
 #include "flow.h"
 
@@ -128,15 +129,29 @@ extern struct cost_config upcall_cost_config;
 extern const struct cost_kind upcall_cost_netdev_kind;
 extern struct cost_kind upcall_cost_kernel_kind;
 
-/* Hooks for the datapaths, which begin the span; upcall_cost_miss_stop()
- * leaves it open.  'error' is what the upcall callback returned: no upcall is
- * lost by ENOSPC, nor, if an action asked for it in a way that makes sense, by
+/* So many bytes of the packet are kept of each of the slowest upcalls. */
+#define UPCALL_COST_PACKET_MAX 128
+
+/* An upcall in the userspace datapath. */
+struct upcall_cost_netdev {
+    struct cost_span span;
+    const struct miniflow *miniflow;    /* If it is a miss, otherwise... */
+    const struct flow *flow;            /* ...this one. */
+    uint32_t packet_len;
+    uint8_t packet[UPCALL_COST_PACKET_MAX];  /* How it begins, before actions
+                                              * are executed. */
+};
+
+/* Hooks for the userspace datapath; upcall_cost_miss_stop() leaves the span
+ * open.  'error' is what the upcall callback returned: no upcall is lost by
+ * ENOSPC, nor, if an action asked for it in a way that makes sense, by
  * EAGAIN. */
-void upcall_cost_miss_stop(struct cost_span *, const struct flow *,
-                           const struct miniflow *, uint32_t packet_len,
+void upcall_cost_miss_stop(struct upcall_cost_netdev *, const struct flow *,
+                           const struct miniflow *,
                            const struct ofpbuf *actions, int error);
-void upcall_cost_action_stop(struct cost_span *, const struct nlattr *userdata,
-                             const struct flow *, uint32_t packet_len,
+void upcall_cost_action_stop(struct upcall_cost_netdev *,
+                             const struct nlattr *userdata,
+                             const struct flow *,
                              const struct ofpbuf *actions, int error);
 void upcall_cost_lost_lock(struct cost_recorder *, enum dpif_upcall_type,
                            const struct nlattr *userdata, size_t n);
@@ -159,6 +174,28 @@ upcall_cost_set_port(struct cost_span *span, uint64_t id, const char *name,
     who->group = bridge;
 }
 
+/* Begins an upcall of 'recorder' for 'packet', see cost_span_begin().  Most
+ * packets are copied in a few instructions, with what follows them. */
+static inline void
+upcall_cost_begin(struct upcall_cost_netdev *upcall,
+                  struct cost_recorder *recorder,
+                  const struct dp_packet *packet, uint64_t tsc)
+{
+    uint32_t n = dp_packet_size(packet);
+
+    cost_span_begin(&upcall->span, recorder, tsc);
+    upcall->packet_len = n;
+    if (OVS_LIKELY(upcall->span.recorder)) {
+        if (OVS_LIKELY(n + dp_packet_tailroom(packet)
+                       >= sizeof upcall->packet)) {
+            memcpy(upcall->packet, dp_packet_data(packet),
+                   sizeof upcall->packet);
+        } else {
+            memcpy(upcall->packet, dp_packet_data(packet), n);
+        }
+    }
+}
+
 /* For lib/upcall-cost-kernel.c. */
 void upcall_cost_count_lost(const struct cost_span *, enum upcall_cost_type,
                             int error);
@@ -166,8 +203,8 @@ enum upcall_cost_type upcall_cost_type(enum dpif_upcall_type,
                                        const struct nlattr *userdata);
 size_t upcall_cost_class(enum upcall_cost_type, const struct flow *,
                          const struct ofpbuf *actions);
-void upcall_cost_get_details(uint64_t *details, const void *flow,
-                             size_t packet_len);
+void upcall_cost_put_details(uint64_t *details, const struct flow *,
+                             const void *packet, size_t packet_len);
 
 /* Commands. */
 void upcall_cost_init(void);

@@ -33,6 +33,7 @@ LOOP = {"poll": 90000000, "idl": 9000, "datapath": 14000, "openflow": 30000,
         "other": 2000}
 CALL = {"send": 3000, "receive": 9000}
 SHARE = {"idle": 4e8, "lead": 3000, "lock": 200, "dump": 700000,
+         "barrier": 90000,
          "sweep": 60000}
 ROUND = {"idle": 4e8, "start": 3000, "dump": 900000, "sweep": 60000,
          "finish": 5000}
@@ -85,6 +86,7 @@ class Switch:
         self.threads = ["new"]
         self.tops: Dict[str, List[Dict[str, Any]]] = {}     # Of cost-top.
         self.old = False                # A version without cost-top, -last?
+        self.flight: Optional[Dict[str, Any]] = None
 
     def account(self, report: str, kind: str, name: str,
                 datapath: str = "") -> Account:
@@ -376,6 +378,8 @@ class Server(threading.Thread):
             return self.switch.cost_limit()
         elif command == "cost/threads":
             return self.switch.cost_threads()
+        elif command == "cost/flight":
+            return self.switch.flight
         return None
 
 

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 from unittest import mock
 
-from ovs.cost import charts, compare, distribution, main, model, otlp, record
+from ovs.cost import charts, compare, distribution, flight, main, model, otlp
 from ovs.cost import html as page
-from ovs.cost import picture, recording, text, top
+from ovs.cost import pcap, picture, record, recording, text, top
 from ovs.cost.distribution import OVERFLOW, Distribution, Negative
 from ovs.cost.model import Key, Reply, between
 from ovs.cost.target import CommandError, Target, TargetError
@@ -1254,6 +1254,193 @@ class TestTarget(InTemporary):
         self.assertEqual(commands, ["cost/show"] * 2
                          + ["upcall/cost-top"] * 2)
         target.close()
+
+
+def flying(thread: str, begin: int, ns: int, event: str = "upcall",
+           excluded: int = 0, **stages: int) -> flight.Event:
+    """Returns an event that begins 'begin' ns after START."""
+    begin += START * 1000
+    return flight.Event(thread, begin, begin + ns, {
+        "event": event, "account": "dp", "class": "miss", "begin_ns": begin,
+        "end_ns": begin + ns, "excluded_ns": excluded, "stages": stages,
+        "apart": {}, "numbers": {}})
+
+
+class TestFlight(InTemporary):
+    """The main thread waits for a PMD thread, whose upcall takes long, while
+    other threads do something else, or the same at another time."""
+
+    EVENTS = [
+        flying("main", 1000000, 250000000, "iteration", 4000,
+               datapath=249000000, idl=996000),
+        flying("main", 2000000, 4000, "call", send=4000),
+        flying("pmd-c01", 1500000, 248000000, translate=240000000,
+               install=8000000),
+        flying("pmd-c01", 0, 900000, translate=900000),
+        flying("handler1", 5000000, 90000000, translate=90000000),
+        flying("handler1", 900000, 200000, translate=200000),
+        flying("revalidator2", 251000001, 400000000, "round", dump=400000000),
+    ]
+
+    def reply(self, recording_: bool = True) -> Dict[str, Any]:
+        threads = sorted({e.thread for e in self.EVENTS})
+        now = [{"thread": thread, "events": [
+            e.json for e in self.EVENTS if e.thread == thread]}
+            for thread in threads]
+        return {"pid": 42, "recording": recording_, "threads": now,
+                "kept": [{"when_us": START, "threads": now[:1]},
+                         {"when_us": START, "threads": now[1:3]}]}
+
+    def test_events(self) -> None:
+        found = flight.events(self.reply(), 0)
+        self.assertEqual(len(found), len(self.EVENTS))
+        self.assertEqual([e.end for e in found],
+                         sorted(e.end for e in found))
+        self.assertEqual({e.thread for e in flight.events(self.reply(), 1)},
+                         {"main", "pmd-c01"})
+        self.assertEqual({e.thread for e in flight.events(self.reply(), 2)},
+                         {"handler1"})
+        with self.assertRaisesRegex(ValueError, "no moment 3 .* are 2"):
+            flight.events(self.reply(), 3)
+
+    def test_trace(self) -> None:
+        """Who stalled whom follows from the file alone."""
+        trace = json.loads(json.dumps(flight.trace(self.EVENTS, 42)))
+        names = {(e["pid"], e["tid"]): e["args"]["name"]
+                 for e in trace["traceEvents"] if e["name"] == "thread_name"}
+        self.assertEqual(sorted(names.values()),
+                         sorted({e.thread for e in self.EVENTS}))
+        events = [e for e in trace["traceEvents"]
+                  if e["ph"] == "X" and e["cat"] != "stage"]
+        self.assertEqual(len(events), len(self.EVENTS))
+        self.assertEqual(min(e["ts"] for e in events), 0)
+        longest = max((e for e in events if e["args"]["stages"].get(
+            "datapath")), key=lambda e: e["dur"])
+        overlaps = sorted(
+            (min(e["ts"] + e["dur"], longest["ts"] + longest["dur"])
+             - max(e["ts"], longest["ts"]), names[e["pid"], e["tid"]],
+             e["name"]) for e in events if e["tid"] != longest["tid"])
+        self.assertEqual(overlaps[-1], (248000.0, "pmd-c01", "upcall miss"))
+        self.assertEqual(overlaps[-2][:2], (90000.0, "handler1"))
+
+        # Stages fill their event, unless there are others within it.
+        stages = [e for e in trace["traceEvents"] if e.get("cat") == "stage"]
+        self.assertNotIn("datapath", [e["name"] for e in stages])
+        for event in events:
+            parts = [s for s in stages if s["tid"] == event["tid"]
+                     and event["ts"] <= s["ts"] < event["ts"] + event["dur"]]
+            if not event["args"]["excluded_ns"]:
+                self.assertAlmostEqual(sum(s["dur"] for s in parts),
+                                       event["dur"])
+
+    def test_lanes(self) -> None:
+        """Events of a lane are within each other or apart."""
+        events = [flying("handler1", 0, 100), flying("handler1", 10, 20),
+                  flying("handler1", 40, 60), flying("handler1", 50, 70),
+                  flying("handler1", 60, 10), flying("handler1", 100, 5)]
+        self.assertEqual({(e.begin - START * 1000, lane)
+                          for e, lane in flight.lanes(events)},
+                         {(0, 0), (10, 0), (40, 0), (50, 1), (60, 0),
+                          (100, 0)})
+        names = [e["args"]["name"] for e
+                 in flight.trace(events, 1)["traceEvents"]
+                 if e["name"] == "thread_name"]
+        self.assertEqual(names, ["handler1", "handler1 (2)"])
+
+    def test_summary(self) -> None:
+        lines = list(flight.summary(self.EVENTS, 2))
+        self.assertEqual(lines[0], "7 events of 4 threads")
+        self.assertRegex(lines[1], r"revalidator2 +400,000 us +round miss "
+                         "of dp, mostly dump")
+        self.assertRegex(lines[2], r"main +250,000 us +iteration")
+        self.assertRegex(lines[3], r"meanwhile +pmd-c01 +248,000 us +upcall"
+                         " miss of dp, mostly translate")
+        self.assertRegex(lines[4], r"meanwhile +handler1 +90,000.0 us")
+
+    def test_command(self) -> None:
+        switch = fake.Switch(START)
+        server = fake.Server(self.path("s"), switch)
+        server.start()
+        switch.flight = self.reply()
+        try:
+            flags = ("-t", self.path("s"))
+            status, out, _ = self.run_main("flight", *flags)
+            self.assertEqual((status, out.split("\n")[0]),
+                             (0, "7 events of 4 threads"))
+            path = self.path("trace.json")
+            self.assertEqual(self.run_main("flight", *flags, "-o", path),
+                             (0, "", ""))
+            status, _, err = self.run_main("flight", *flags, "-o", path)
+            self.assertEqual(status, 2)
+            self.assertIn("trace.json: exists already (-f replaces it)", err)
+            self.assertEqual(self.run_main("flight", *flags, "-o", path,
+                                           "-f")[0], 0)
+            os.symlink(self.path("nowhere"), self.path("link"))
+            self.assertEqual(self.run_main("flight", *flags, "-o",
+                                           self.path("link"))[0], 2)
+            self.assertFalse(os.path.exists(self.path("nowhere")))
+            status, _, err = self.run_main("flight", *flags, "-o",
+                                           "/dev/full", "-f")
+            self.assertEqual(status, 2)
+            self.assertIn("No space left", err)
+            status, _, err = self.run_main("flight", *flags, "-k", "7")
+            self.assertEqual(status, 2)
+            self.assertIn("no moment 7 was kept", err)
+            switch.flight = dict(self.reply(False), threads=[])
+            status, _, err = self.run_main("flight", *flags)
+            self.assertEqual(status, 2)
+            self.assertIn("other_config:cost-flight=true", err)
+            switch.flight = dict(self.reply(), threads=[])
+            self.assertIn("no event", self.run_main("flight", *flags)[2])
+            switch.flight = None            # An older version.
+            status, _, err = self.run_main("flight", *flags)
+            self.assertEqual(status, 2)
+            self.assertIn("not a valid command", err)
+        finally:
+            server.close()
+
+
+class TestPcap(unittest.TestCase):
+    def test_file(self) -> None:
+        def slow(us: int, packet: bytes, length: int, port: str) -> Any:
+            return {"time_us": START + us, "total_ns": 1500,
+                    "excluded_ns": 300, "thread": "pmd-c01", "class": "miss",
+                    "cause": "on CPU",
+                    "stages_ns": {"parse": 500, "install": 1000},
+                    "details": {"dp_port": 1, "packet_bytes": length,
+                                "packet": packet.hex(), "flow": "in_port(1)",
+                                **({"port_name": port} if port else {})}}
+
+        reply = {"pid": 42, "accounts": [{"name": "dp", "slowest": [
+            slow(20, bytes(range(60)), 60, "p1"),
+            slow(10, bytes(range(128)), 1514, "p2"),
+            slow(30, bytes(range(33)), 33, "")]}]}
+        data = pcap.capture(reply)
+        blocks = []
+        while data:
+            kind, length = struct.unpack("<II", data[:8])
+            self.assertEqual(length % 4, 0)
+            self.assertEqual(data[length - 4:length], data[4:8])
+            blocks.append((kind, data[8:length - 4]))
+            data = data[length:]
+        self.assertEqual([kind for kind, _ in blocks],
+                         [0x0a0d0d0a, 1, 6, 1, 6, 1, 6])
+        for name, (_, body) in zip((b"p2 (dp)", b"p1 (dp)", b"port 1 (dp)"),
+                                   blocks[1::2]):
+            self.assertIn(name, body)
+        for i, size, length, us in ((0, 128, 1514, 10), (1, 60, 60, 20),
+                                    (2, 33, 33, 30)):
+            body = blocks[2 + 2 * i][1]
+            interface, high, low, n, whole = struct.unpack("<IIIII",
+                                                           body[:20])
+            self.assertEqual((interface, n, whole), (i, size, length))
+            self.assertEqual(high << 32 | low,
+                             1000 * (START + us) - 1500 - 300)
+            self.assertEqual(body[20:20 + n], bytes(range(n)))
+            self.assertIn(b"comm=pmd-c01 pid=42 upcall_type=miss "
+                          b"total=1.50us parse=0.50us install=1.00us "
+                          b"cause=on-CPU\nin_port(1)", body)
+        self.assertEqual(pcap.capture({"pid": 42, "accounts": []}), b"")
 
 
 class TestTop(InTemporary):

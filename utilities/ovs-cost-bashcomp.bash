@@ -6,7 +6,8 @@
 _ovs_cost() {
     local cur=${COMP_WORDS[COMP_CWORD]}
     local prev=${COMP_WORDS[COMP_CWORD - 1]}
-    local commands="top doctor record show report diff merge convert"
+    local commands="top doctor record flight pcap show report diff merge"
+    commands+=" convert"
     local reports="upcall tx bridge netlink revalidator"
     local live="--target --reports --interval --accounts --timeout"
     local command="" options="" word
@@ -43,6 +44,8 @@ _ovs_cost() {
     case $command in
         top) options="$live --batch --count" ;;
         doctor) options="$live --last --json" ;;
+        flight) options="--target --timeout --last --kept --output --force" ;;
+        pcap) options="--target --timeout --last --output --force" ;;
         record) options="$live --duration --output --rotate --keep" ;;
         show) options="--reports --hist --thread --slowest --recorded" ;;
         report) options="--format --output --reports --title" ;;

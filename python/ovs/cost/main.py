@@ -12,16 +12,16 @@ import os
 import socket
 import sys
 import time
-from typing import Dict, Iterator, List, Optional, Sequence, Set
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set
 
-from ovs.cost import charts, compare, doctor, html, model, otlp, picture
-from ovs.cost import record, text, top
+from ovs.cost import charts, compare, doctor, flight, html, model, otlp
+from ovs.cost import pcap, picture, record, text, top
 from ovs.cost import recording as rec
 from ovs.cost.distribution import PERCENTILES, Unmergeable
 from ovs.cost.picture import NoLibrary
 from ovs.cost.record import warn
 from ovs.cost.recording import BadRecording, Recording
-from ovs.cost.target import Target, TargetError
+from ovs.cost.target import CommandError, Target, TargetError
 from ovs.version import VERSION
 
 EXIT_FAILED_IF = 1              # What --fail-if is for.
@@ -73,11 +73,20 @@ def make_parser() -> argparse.ArgumentParser:
                         version=f"%(prog)s (Open vSwitch) {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
-    def live(sub: argparse.ArgumentParser, interval: float) -> None:
+    def target(sub: argparse.ArgumentParser) -> None:
         sub.add_argument("-t", "--target", action="append", metavar="TARGET",
                          help="a daemon, or the path of its control socket "
                          f"(default: {DEFAULT_TARGET}); may be given several "
                          "times")
+        sub.add_argument("-T", "--timeout", type=positive, default=10.0,
+                         metavar="SECONDS", help="for a reply (default: 10)")
+
+    def window(sub: argparse.ArgumentParser, text_: str) -> None:
+        sub.add_argument("-l", "--last", choices=("10s", "1m", "5m", "15m"),
+                         default="", help=text_)
+
+    def live(sub: argparse.ArgumentParser, interval: float) -> None:
+        target(sub)
         sub.add_argument("-r", "--reports", type=report_names,
                          metavar="REPORT[,REPORT]", default=model.REPORTS,
                          help="only these reports")
@@ -87,8 +96,6 @@ def make_parser() -> argparse.ArgumentParser:
         sub.add_argument("--accounts", type=accounts, default=20,
                          metavar="N", help="of each report, those that most "
                          "time was spent on, or \"all\" (default: 20)")
-        sub.add_argument("-T", "--timeout", type=positive, default=10.0,
-                         metavar="SECONDS", help="for a reply (default: 10)")
 
     sub = commands.add_parser("top", help="watch what time is spent on")
     live(sub, 2)
@@ -103,10 +110,26 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("file", nargs="*", metavar="FILE",
                      help="recordings (default: watch the targets for an "
                      "interval)")
-    sub.add_argument("-l", "--last", choices=("10s", "1m", "5m", "15m"),
-                     default="", help="say at once what was wrong in the last "
-                     "10 seconds to 15 minutes, as the switch knows it")
+    window(sub, "say at once what was wrong in the last 10 seconds to 15 "
+           "minutes, as the switch knows it")
     sub.add_argument("--json", action="store_true", help="for programs")
+
+    for command, about in (
+            ("flight", "say what threads did around the longest events"),
+            ("pcap", "write the packets of the slowest upcalls to a file")):
+        sub = commands.add_parser(command, help=about)
+        target(sub)
+        window(sub, "only of the last 10 seconds to 15 minutes")
+        sub.add_argument("-f", "--force", action="store_true",
+                         help="replace the file")
+        if command == "flight":
+            sub.add_argument("-k", "--kept", type=positive_int, default=0,
+                             metavar="N", help="what was kept at the N-th "
+                             "latest moment, instead of what there is now")
+            sub.add_argument("-o", "--output", metavar="FILE",
+                             help="write a trace, for Perfetto")
+        else:
+            sub.add_argument("-o", "--output", metavar="FILE", required=True)
 
     sub = commands.add_parser("record", help="write reports to a file")
     live(sub, 10)
@@ -192,6 +215,53 @@ def cmd_doctor(args: argparse.Namespace) -> int:
         errors = doctor.watch(targets, args.interval, args.last, recording)
     recording.finish()
     return doctor.run(recording, errors, args.json)
+
+
+def write(path: str, data: bytes, force: bool) -> None:
+    """Makes a file, or if 'force', may replace one."""
+    try:
+        with open(path, "wb" if force else "xb") as f:
+            f.write(data)
+    except FileExistsError as e:
+        raise OSError(e.errno, "exists already (-f replaces it)", path) from e
+    except OSError as e:
+        raise OSError(e.errno, e.strerror, path) from e
+
+
+def ask(args: argparse.Namespace, *command: str) -> Dict[str, Any]:
+    """Returns the reply of the only target to 'command'."""
+    with targets_of(args) as targets:
+        if len(targets) > 1:
+            raise ValueError("one --target is enough")
+        reply: Dict[str, Any] = targets[0].command(
+            *command, *(["-last", args.last] if args.last else []))
+        return reply
+
+
+def cmd_flight(args: argparse.Namespace) -> int:
+    reply = ask(args, "cost/flight")
+    events = flight.events(reply, args.kept)
+    if not events:
+        warn("no event of that time" if reply["recording"] else
+             "nothing is recorded: try ovs-vsctl set Open_vSwitch . "
+             "other_config:cost-flight=true")
+        return EXIT_TROUBLE
+    if args.output:
+        trace = flight.trace(events, reply["pid"])
+        write(args.output, json.dumps(trace).encode(), args.force)
+    else:
+        print("\n".join(flight.summary(events)))
+    return 0
+
+
+def cmd_pcap(args: argparse.Namespace) -> int:
+    data = pcap.capture(ask(args, "upcall/cost-slowest", "-packet", "-n",
+                            "all", "16"))
+    if not data:
+        warn("no upcall of that time")
+        return EXIT_TROUBLE
+    write(args.output, data, args.force)
+    return 0
 
 
 def cmd_record(args: argparse.Namespace) -> int:
@@ -282,11 +352,7 @@ def cmd_report(args: argparse.Namespace) -> int:
     content = (picture.png_of(data) if args.format == "png"
                else data.encode(errors="backslashreplace"))
     if args.output:
-        try:
-            with open(args.output, "wb") as f:
-                f.write(content)
-        except OSError as e:
-            raise OSError(e.errno, e.strerror, args.output) from e
+        write(args.output, content, True)
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
@@ -389,8 +455,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             # Not every terminal can show what a port may be called.
             stream.reconfigure(errors="backslashreplace")
     commands = {"top": cmd_top, "doctor": cmd_doctor, "record": cmd_record,
-                "show": cmd_show, "report": cmd_report, "diff": cmd_diff,
-                "merge": cmd_merge, "convert": cmd_convert}
+                "flight": cmd_flight, "pcap": cmd_pcap, "show": cmd_show,
+                "report": cmd_report, "diff": cmd_diff, "merge": cmd_merge,
+                "convert": cmd_convert}
     if not args.command:
         parser.error("a command is needed: " + ", ".join(commands))
     try:
@@ -400,7 +467,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_TROUBLE
-    except (BadRecording, NoLibrary, TargetError, ValueError) as e:
+    except (BadRecording, CommandError, NoLibrary, TargetError,
+            ValueError) as e:
         warn(str(e))
     except OSError as e:
         warn(f"{e.filename or 'cannot write'}: {e.strerror or e}")

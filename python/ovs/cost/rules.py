@@ -281,11 +281,12 @@ def waits_for_lock(case: Case) -> Numbers:
               for a in case.accounts("revalidator", "round")}
     for account in case.accounts("revalidator", "share"):
         whole = rounds.get(account.key.name, Distribution())
-        lock, total = (account.total.stages[n].sum for n in ("lock", "total"))
+        lock, barrier, total = (account.total.stages[n].sum for n in
+                                ("lock", "barrier", "total"))
         ns = 1e9 * case.windows["revalidator"].seconds
-        if whole.sum > BUSY / 2 * ns and lock > total / 2:
+        if whole.sum > BUSY / 2 * ns and lock > (total - barrier) / 2:
             yield {"name": account.key.name, "ms": whole.mean / 1e6,
-                   "share": lock / total}
+                   "share": lock / (total - barrier)}
 
 
 def waits_for_rtnl(case: Case) -> Numbers:

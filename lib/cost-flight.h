@@ -1,0 +1,53 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#ifndef COST_FLIGHT_H
+#define COST_FLIGHT_H 1
+
+struct json;
+
+/* What happened around a stall: a flight recorder.
+ * ================================================
+ *
+ * Numbers say how often something takes long, not what the other threads did
+ * meanwhile.  While other_config:cost-flight is true, each thread keeps its
+ * latest events: those that are split into stages, and those that take longer
+ * than other_config:cost-log-threshold-REPORT.  Of kinds that are exact, whose
+ * events are all split, those that take less than 10 us are left out, which
+ * would soon replace all others.  The events are in a ring of the thread's
+ * own, so that recording one waits for nobody.
+ *
+ * After an event that takes longer than that, all rings stop: what was around
+ * the event stays there until the sampler, see lib/cost-threads.h, has copied
+ * it, at most half a second later.  This happens at most once in 10 seconds.
+ * The latest copies are kept.
+ *
+ * The command "cost/flight" has the rings and the copies, in JSON:
+ * Documentation/topics/cost-json.rst describes them.
+ *
+ *
+ * Thread-safety
+ * =============
+ *
+ * Each ring has one writer, its thread.  Readers have a lock, which a thread
+ * takes only to create or free its ring.  A reader that meets the writer
+ * leaves out the events that may have been overwritten meanwhile. */
+
+void cost_flight_init(void);
+void cost_flight_run(void);
+struct json *cost_flight_to_json(int last_s);
+
+#endif /* cost-flight.h */

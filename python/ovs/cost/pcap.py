@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ovs-cost pcap: the packets of the slowest upcalls, in the format pcapng."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Dict, List
+
+from ovs.cost import text
+
+# Block types and options, see draft-ietf-opsawg-pcapng.
+SECTION, INTERFACE, PACKET = 0x0a0d0d0a, 1, 6
+COMMENT, IF_NAME, IF_TSRESOL = 1, 2, 9
+MAGIC = 0x1a2b3c4d
+ETHERNET = 1
+SNAPLEN = 128                   # As in lib/upcall-cost.h.
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 4)
+
+
+def _option(code: int, value: bytes) -> bytes:
+    return struct.pack("<HH", code, len(value)) + _padded(value)
+
+
+def _block(kind: int, body: bytes) -> bytes:
+    length = struct.pack("<I", len(body) + 12)
+    return struct.pack("<I", kind) + length + body + length
+
+
+def comment(event: Dict[str, Any], pid: int) -> str:
+    """Returns what is known of an upcall, in the form of upcall_monitor.py."""
+    stages = {name: text.us(ns, "us").replace(" ", "")
+              for name, ns in event.get("stages_ns", {}).items()}
+    fields = {"comm": event["thread"], "pid": pid,
+              "upcall_type": event["class"],
+              "total": text.us(event["total_ns"], "us").replace(" ", ""),
+              **stages, "cause": event["cause"].replace(" ", "-")}
+    return (" ".join(f"{name}={value}" for name, value in fields.items())
+            + "\n" + event["details"]["flow"])
+
+
+def capture(reply: Dict[str, Any]) -> bytes:
+    """Returns the packets in a reply to "upcall/cost-slowest -packet", each
+    with the time at which its upcall began."""
+    out = [_block(SECTION, struct.pack("<IHHq", MAGIC, 1, 0, -1))]
+    names: List[str] = []
+    events = [(1000 * event["time_us"] - event["total_ns"]
+               - event["excluded_ns"], account["name"], event)
+              for account in reply["accounts"] for event in account["slowest"]]
+    for begin, account, event in sorted(events, key=lambda e: e[:2]):
+        details = event["details"]
+        port = details.get("port_name", f"port {details['dp_port']}")
+        name = f"{port} ({account})"
+        if name not in names:
+            names.append(name)
+            out.append(_block(INTERFACE, struct.pack(
+                "<HHI", ETHERNET, 0, SNAPLEN)
+                + _option(IF_NAME, name.encode())
+                + _option(IF_TSRESOL, b"\x09") + _option(0, b"")))
+        data = bytes.fromhex(details["packet"])
+        out.append(_block(PACKET, struct.pack(
+            "<IIIII", names.index(name), begin >> 32, begin & 0xffffffff,
+            len(data), details["packet_bytes"]) + _padded(data)
+            + _option(COMMENT, comment(event, reply["pid"]).encode())
+            + _option(0, b"")))
+    return b"".join(out) if events else b""
