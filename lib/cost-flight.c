@@ -75,7 +75,7 @@ static pthread_key_t ring_key;
 
 static struct cost_config config = COST_CONFIG_INITIALIZER("flight", 1);
 
-enum { OFF, ON, STOPPED };
+enum { OFF, ON, STOPPING, STOPPED };
 static atomic_int state = OFF;
 static atomic_uint64_t restart_ms = 0;  /* No ring stops before that,
                                          * time_msec(). */
@@ -93,14 +93,19 @@ ring_destroy(void *ring_)
     cost_free(ring, sizeof *ring);
 }
 
+/* Creates and returns the calling thread's ring.  Returns NULL if that would
+ * have to wait for a reader. */
 static struct ring *
 ring_create(void)
 {
-    struct ring *ring = cost_alloc(sizeof *ring);
     const char *name = get_subprogram_name();
+    struct ring *ring;
 
+    if (ovs_mutex_trylock(&mutex)) {
+        return NULL;
+    }
+    ring = cost_alloc(sizeof *ring);
     ovs_strlcpy(ring->thread, name[0] ? name : "main", sizeof ring->thread);
-    ovs_mutex_lock(&mutex);
     ovs_list_push_back(&rings, &ring->list_node);
     ovs_mutex_unlock(&mutex);
     xpthread_setspecific(ring_key, ring);
@@ -108,8 +113,9 @@ ring_create(void)
     return ring;
 }
 
-/* Stops all rings, unless they have been stopped a short while ago.  Returns
- * true if the calling thread has done so. */
+/* Stops all rings after the calling thread's present event, unless they have
+ * been stopped a short while ago.  Returns true if the calling thread has done
+ * so. */
 static bool
 stop(void)
 {
@@ -117,7 +123,7 @@ stop(void)
     int on = ON;
 
     if (now < cost_load(&restart_ms)
-        || !atomic_compare_exchange_strong(&state, &on, STOPPED)) {
+        || !atomic_compare_exchange_strong(&state, &on, STOPPING)) {
         return false;
     }
     cost_store(&restart_ms, now + HOLD_MS);
@@ -138,10 +144,10 @@ record(const struct cost_span *span, uint64_t now)
     atomic_uint64_t *w;
     uint64_t n, head;
     bool slow;
-    int now_on;
+    int now_state;
 
-    atomic_read_relaxed(&state, &now_on);
-    if (now_on != ON || !(known & (1u << total))) {
+    atomic_read_relaxed(&state, &now_state);
+    if (now_state != ON || !(known & (1u << total))) {
         return;
     }
     slow = log_ns && entry->stages[total] > log_ns;
@@ -151,6 +157,9 @@ record(const struct cost_span *span, uint64_t now)
     }
     if (OVS_UNLIKELY(!ring)) {
         ring = ring_create();
+        if (!ring) {
+            return;
+        }
     }
 
     n = cost_load(&ring->n);
@@ -159,6 +168,7 @@ record(const struct cost_span *span, uint64_t now)
             | entry->class);
     if (OVS_UNLIKELY(slow) && stop()) {
         head |= EVENT_STOPPED;
+        now_state = STOPPING;
     }
     atomic_thread_fence(memory_order_release);
     cost_store(&w[EVENT_END], now);
@@ -172,6 +182,9 @@ record(const struct cost_span *span, uint64_t now)
         cost_store(&w[EVENT_STAGES + stage], entry->stages[stage]);
     }
     atomic_store_explicit(&ring->n, n + 1, memory_order_release);
+    if (OVS_UNLIKELY(now_state == STOPPING)) {
+        atomic_compare_exchange_strong(&state, &now_state, STOPPED);
+    }
 }
 
 /* Reading. */

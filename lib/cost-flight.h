@@ -42,9 +42,10 @@ struct json;
  * Thread-safety
  * =============
  *
- * Each ring has one writer, its thread.  Readers have a lock, which a thread
- * takes only to create or free its ring.  A reader that meets the writer
- * leaves out the events that may have been overwritten meanwhile. */
+ * Each ring has one writer, its thread.  Readers have a lock.  A thread tries
+ * to take it to create its ring, with its first event, and waits for it when
+ * it exits.  A reader that meets the writer leaves out the events that may
+ * have been overwritten meanwhile. */
 
 void cost_flight_init(void);
 void cost_flight_run(void);

@@ -475,8 +475,8 @@ sampler_main(void *aux OVS_UNUSED)
         }
         ovsrcu_quiesce_end();
         cost_accounts_copy();
-        cost_flight_run();
         ovsrcu_quiesce_start();
+        cost_flight_run();
         if (i % 2) {
             cost_log();
         }

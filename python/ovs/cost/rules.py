@@ -494,8 +494,9 @@ RULES = (
          "revalidators do not help; fewer flows (`other_config:flow-limit`, "
          "`max-idle`) do, and fewer CPUs that handle packets of one flow.",
          ("revalidator-cost", "When the flow limit falls"),
-         "{name}: revalidators wait for a lock {share:.0%} of their time, in "
-         "rounds of {ms:,.0f} ms", waits_for_lock),
+         "{name}: revalidators wait for a lock {share:.0%} of the time that "
+         "they do not wait for each other, in rounds of {ms:,.0f} ms",
+         waits_for_lock),
     Rule("rtnl", "warning", "new connections stall while links come and go",
          "upcall/cost-show, netlink/cost-show link",
          "The kernel adds flows and changes links under one lock (RTNL). Find "
