@@ -738,16 +738,24 @@ class TestReport(InTemporary):
         self.assertEqual(stack, [])
 
     def test_summary(self) -> None:
-        """What is wrong is on top, with a link; whole numbers are shown as
-        such; no chart has more than five curves, or one bar."""
-        self.record("r.jsonl")
+        """What is wrong is on top, with a link if a section shows it; whole
+        numbers are shown as such; no chart has more than five curves, or one
+        bar."""
+        def lose(switch: Any, _: int) -> None:
+            account = switch.account("tx", "burst", "p0", "netdev@ovs-netdev")
+            account.total.counters.setdefault("packets dropped", {})[
+                "no-room"] = switch.now_us // 100
+
+        self.record("r.jsonl", change=lose)
         _, out, _ = self.run_main("report", self.path("r.jsonl"))
         title = re.search(r"<h1>(.*?)</h1>", out)
         assert title
         self.assertRegex(title[1], r"^\S+/ovs-vswitchd, 2026-11-21 21:45 UTC, "
                          "5 s$")
         links = re.findall(r'<p><a href="#([^"]*)">(.*?)</a>', out)
-        self.assertIn("is starved: ", "".join(line for _, line in links))
+        self.assertIn("has dropped", "".join(line for _, line in links))
+        self.assertIn("is starved: ", "".join(
+            re.findall(r"<p><b>(.*?)</b>", out)))
         for anchor, _ in links:
             self.assertIn(f'id="{anchor}"', out)
         self.assertRegex(out, "<tr><td>threads</td><td>10</td>"
@@ -1482,7 +1490,7 @@ class TestTop(InTemporary):
         to."""
         watch = self.watch()
         self.assertEqual(watch.verdict,
-                         "nothing is wrong, as far as the doctor sees")
+                         "nothing is wrong, as far as ovs-cost doctor sees")
         for columns, rows in (80, 24), (40, 10), (200, 50), (300, 100):
             view = top.View(model.REPORTS)
             for key in "034h":

@@ -246,13 +246,12 @@ def summary(recording: Recording, anchors: Dict[Tuple[str, str], str]) -> str:
     lines = []
     for finding in doctor.findings(recording):
         report = finding["commands"][0].split()[1].split("/")[0]
-        anchor = anchors.get((finding["source"], report),
-                             next(iter(anchors.values())))
-        lines.append(f'<p><a href="#{anchor}">'
-                     f"{name_cell(finding['source'])}: "
-                     f"{name_cell(finding['sentence'])}.</a> "
+        anchor = anchors.get((finding["source"], report))
+        line = name_cell(f"{finding['source']}: {finding['sentence']}.")
+        lines.append("<p>" + (f'<a href="#{anchor}">{line}</a> ' if anchor
+                              else f"<b>{line}</b> ")
                      + name_cell(finding["advice"].replace("`", "")) + "</p>")
-    return "".join(lines) or "<p>The doctor finds nothing wrong.</p>"
+    return "".join(lines) or "<p>ovs-cost doctor finds nothing wrong.</p>"
 
 
 def page(recording: Recording, title: str, reports: Sequence[str]) -> str:
@@ -269,6 +268,8 @@ def page(recording: Recording, title: str, reports: Sequence[str]) -> str:
             for part in charts.sections(recording, source, report):
                 anchor = escape(f"{report}-{part.key.kind}-"
                                 f"{part.key.datapath}-{n}")
+                if part.key.kind == "iteration":
+                    anchors[source.strip("/"), report] = anchor
                 anchors.setdefault((source.strip("/"), report), anchor)
                 links.append(f'<a href="#{anchor}">'
                              f"{name_cell(part.title)}</a>")

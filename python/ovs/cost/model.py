@@ -537,4 +537,5 @@ def kind_title(key: Key) -> str:
     return {"burst": "bursts", "iteration": "main loop",
             "update": "interface statistics", "command": "appctl commands",
             "call": "Netlink calls", "round": "revalidator rounds",
-            "share": "revalidator threads"}.get(key.kind, key.kind)
+            "share": "revalidator threads",
+            "message": "OpenFlow messages"}.get(key.kind, key.kind)

@@ -456,7 +456,7 @@ RULES = (
          "`configure`, `idl` (a large change of the database), ...",
          ("bridge-cost", "The main loop"),
          "The main thread is stalled by {what}: {share:.0%} of the time in "
-         "{n:,} iterations of {ms:,.0f} ms", stalled,
+         "{n:,} iterations of its loop, of {ms:,.0f} ms", stalled,
          Alert("OvsMainLoopStall",
                "instance:ovs_cost_bridge_iterations_over_1s:increase5m > 0.5",
                "The main thread on {{ $labels.instance }} was busy for more "

@@ -277,6 +277,8 @@ def details(event: Dict[str, Any]) -> str:
     if "arguments" in d:
         parts.append(f"arguments: {printable(d['arguments'])}"
                      if d["arguments"] else "no arguments")
+    if "peer" in d:
+        parts.append(f"from {printable(d['peer'])}")
     if "message" in d:
         parts.append(str(d["message"]))
     elif "nlmsg_type" in d:

@@ -262,7 +262,7 @@ class Watch:
         if not self.cases:
             return "" if self.errors else "waiting for the first interval"
         if not self.findings:
-            return "nothing is wrong, as far as the doctor sees"
+            return "nothing is wrong, as far as ovs-cost doctor sees"
         line = next(doctor.render(self.findings, len(self.cases) > 1))
         more = f" (and {len(self.findings) - 1} more)"
         return line + more * (len(self.findings) > 1)
