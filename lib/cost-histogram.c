@@ -21,6 +21,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "timeval.h"
+
 /* floor(1e9 * 2**(SUB / 8) * 2**33), the eight edges of a doubling, in
  * nanoseconds, as fixed-point numbers with 33 fractional bits. */
 #define EDGE_0 UINT64_C(0x7735940000000000)
@@ -69,6 +71,7 @@ cost_hist_init(struct cost_hist *hist, uint16_t limit)
     atomic_init(&hist->sum, 0);
     atomic_init(&hist->min, UINT64_MAX);
     atomic_init(&hist->max, 0);
+    atomic_init(&hist->max_us, 0);
     hist->buckets = NULL;
     hist->first = hist->n = 0;
     hist->limit = limit;
@@ -132,11 +135,25 @@ cost_hist_add_bucket(struct cost_hist *hist, unsigned int bucket, uint64_t n)
     }
 }
 
-static void
-add_extremes(struct cost_hist *hist, uint64_t min, uint64_t max)
+/* Makes 'value' the maximum of 'hist', now. */
+void
+cost_hist_set_max__(struct cost_hist *hist, uint64_t value)
 {
+    cost_store(&hist->max, value);
+    cost_store(&hist->max_us, time_wall_usec());
+}
+
+static void
+add_extremes(struct cost_hist *hist, uint64_t min, uint64_t max,
+             uint64_t max_us)
+{
+    uint64_t old = cost_hist_max(hist);
+
     cost_store(&hist->min, MIN(cost_load(&hist->min), min));
-    cost_store(&hist->max, MAX(cost_load(&hist->max), max));
+    if (max > old || (max == old && max_us > cost_load(&hist->max_us))) {
+        cost_store(&hist->max, max);
+        cost_store(&hist->max_us, max_us);
+    }
 }
 
 /* Adds 'src' to 'dst', which has memory for all buckets that 'src' has. */
@@ -144,7 +161,8 @@ void
 cost_hist_add(struct cost_hist *dst, const struct cost_hist *src)
 {
     cost_increase(&dst->sum, cost_load(&src->sum));
-    add_extremes(dst, cost_load(&src->min), cost_load(&src->max));
+    add_extremes(dst, cost_load(&src->min), cost_load(&src->max),
+                 cost_load(&src->max_us));
     for (unsigned int i = 0; i < src->n; i++) {
         uint64_t n = cost_hist_get(src, src->first + i);
 
@@ -154,10 +172,11 @@ cost_hist_add(struct cost_hist *dst, const struct cost_hist *src)
     }
 }
 
-/* Makes minimum and maximum of 'hist', from which others have been subtracted,
- * at least the edges of the buckets in which there is anything. */
+/* Makes minimum and maximum of 'hist', from which others have been subtracted
+ * that are older than 'since_us', time of day, at least the edges of the
+ * buckets in which there is anything. */
 void
-cost_hist_fit_extremes(struct cost_hist *hist)
+cost_hist_fit_extremes(struct cost_hist *hist, uint64_t since_us)
 {
     unsigned int begin = hist->first, end = hist->first + hist->n;
 
@@ -166,6 +185,9 @@ cost_hist_fit_extremes(struct cost_hist *hist)
     }
     while (begin < end && !cost_hist_get(hist, end - 1)) {
         end--;
+    }
+    if (begin == end || cost_load(&hist->max_us) < since_us) {
+        cost_store(&hist->max_us, 0);
     }
     if (begin == end) {
         cost_store(&hist->min, UINT64_MAX);
@@ -188,7 +210,7 @@ cost_hist_add_number(struct cost_hist *hist, uint64_t number, uint64_t n)
 {
     if (n) {
         cost_increase(&hist->sum, number * n);
-        add_extremes(hist, number, number);
+        add_extremes(hist, number, number, 0);
         cost_hist_add_bucket(hist, cost_hist_bucket_of(hist, number), n);
     }
 }

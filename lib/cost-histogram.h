@@ -84,6 +84,8 @@ struct cost_hist {
     atomic_uint64_t sum;                /* Modulo 2**64 (584 years). */
     atomic_uint64_t min;                /* UINT64_MAX if it is empty. */
     atomic_uint64_t max;
+    atomic_uint64_t max_us;             /* Time of day of that, us since the
+                                         * Epoch, 0 if it is not known. */
     void *buckets;                      /* Array of atomic_uint64_t if 'wide',
                                          * otherwise of atomic_uint32_t. */
     uint16_t first;                     /* Bucket that there is memory for, */
@@ -102,7 +104,7 @@ void cost_hist_init(struct cost_hist *, uint16_t limit);
 void cost_hist_extend(struct cost_hist *, unsigned int bucket);
 size_t cost_hist_size(const struct cost_hist *);
 void cost_hist_add_bucket(struct cost_hist *, unsigned int bucket, uint64_t n);
-void cost_hist_fit_extremes(struct cost_hist *);
+void cost_hist_fit_extremes(struct cost_hist *, uint64_t since_us);
 void cost_hist_add(struct cost_hist *dst, const struct cost_hist *src);
 void cost_hist_add_number(struct cost_hist *, uint64_t number, uint64_t n);
 
@@ -111,6 +113,7 @@ uint64_t cost_hist_count(const struct cost_hist *);
 uint64_t cost_hist_sum(const struct cost_hist *);
 uint64_t cost_hist_min(const struct cost_hist *);
 uint64_t cost_hist_max(const struct cost_hist *);
+void cost_hist_set_max__(struct cost_hist *, uint64_t value);
 double cost_hist_mean(const struct cost_hist *);
 double cost_hist_percentile(const struct cost_hist *, double percent,
                             bool number);
@@ -208,7 +211,7 @@ cost_hist_record(struct cost_hist *hist, unsigned int bucket, uint64_t value)
         cost_store(&hist->min, value);
     }
     if (OVS_UNLIKELY(value > cost_load(&hist->max))) {
-        cost_store(&hist->max, value);
+        cost_hist_set_max__(hist, value);
     }
 }
 

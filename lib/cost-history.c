@@ -261,10 +261,11 @@ cost_history_copy(struct cost_history **list, const void *thread,
     prune(h, tick);
 }
 
-/* Subtracts from 'book' what 'thread', or NULL for "exited", had at 'tick'. */
+/* Subtracts from 'book' what 'thread', or NULL for "exited", had at 'tick',
+ * which was at 'tick_us', time of day. */
 void
 cost_history_subtract(const struct cost_history *list, const void *thread,
-                      uint64_t tick, struct cost_book *book)
+                      uint64_t tick, uint64_t tick_us, struct cost_book *book)
 {
     const struct cost_kind *kind = book->kind;
 
@@ -293,7 +294,7 @@ cost_history_subtract(const struct cost_history *list, const void *thread,
             continue;
         }
         for (size_t j = 0; j < kind->n_stages; j++) {
-            cost_hist_fit_extremes(&block->hists[j]);
+            cost_hist_fit_extremes(&block->hists[j], tick_us);
         }
     }
 }

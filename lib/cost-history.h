@@ -49,7 +49,8 @@ bool cost_history_has(uint64_t tick, uint64_t latest);
 void cost_history_copy(struct cost_history **, const void *thread,
                        uint64_t tick, const struct cost_book *);
 void cost_history_subtract(const struct cost_history *, const void *thread,
-                           uint64_t tick, struct cost_book *);
+                           uint64_t tick, uint64_t tick_us,
+                           struct cost_book *);
 void cost_history_exit(struct cost_history *, const void *thread,
                        uint64_t end);
 void cost_history_move(struct cost_history **dst, struct cost_history **src,

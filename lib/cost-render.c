@@ -40,6 +40,9 @@ static const struct {
 /* The width of a column of times or numbers, unless one of them is longer. */
 #define MIN_WIDTH 8
 
+/* Of a maximum that is not shorter, the time of day is shown. */
+#define MIN_DATED_NS 1000000
+
 /* Appends 'n' to 's', with a comma after every three digits. */
 void
 cost_put_count(struct ds *s, uint64_t n)
@@ -280,6 +283,21 @@ put_table(struct ds *s, const struct cost_block *block, bool numbers, bool all)
     }
 }
 
+/* Appends to 's' when the longest event of 'block' ended, if that is known. */
+static void
+put_max_time(struct ds *s, const struct cost_block *block)
+{
+    size_t total = cost_kind_total(block->kind);
+    const struct cost_hist *hist = &block->hists[total];
+    uint64_t max_us = cost_load(&hist->max_us);
+
+    if (max_us && cost_hist_max(hist) >= MIN_DATED_NS) {
+        ds_put_format(s, "  max of %s at", block->kind->stages[total].name);
+        ds_put_strftime_msec(s, " %Y-%m-%d %H:%M:%S.###Z\n", max_us / 1000,
+                             true);
+    }
+}
+
 /* Appends the groups of counters of 'block' to 's'. */
 static void
 put_counters(struct ds *s, const struct cost_block *block)
@@ -393,6 +411,7 @@ put_book(struct ds *s, const struct cost_report *report,
     const struct cost_kind *kind = book->kind;
 
     put_table(s, block, false, view->all);
+    put_max_time(s, block);
     put_table(s, block, true, view->all);
     if (report->put_derived) {
         struct json *json = json_object_create();
@@ -614,6 +633,9 @@ stage_to_json(const struct cost_view *view, const struct cost_block *block,
     if (cost_hist_count(hist)) {
         put_member(&s, "min", cost_hist_min(hist));
         put_member(&s, "max", cost_hist_max(hist));
+        if (cost_load(&hist->max_us)) {
+            put_member(&s, "max_time_us", cost_load(&hist->max_us));
+        }
         ds_put_format(&s, ",\"mean\":%.15g", cost_hist_mean(hist));
         for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
             put_member(&s, percentiles[i].name,

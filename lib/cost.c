@@ -627,7 +627,7 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
         cost_book_add(&deleted->book, &known->deleted.book);
         if (!whole) {
             cost_history_subtract(known->history, NULL, all->from.number,
-                                  &deleted->book);
+                                  all->from.us, &deleted->book);
         }
     }
     ovs_mutex_unlock(&accounts_mutex);
@@ -726,7 +726,8 @@ cost_account_read(struct cost_account *account, bool slowest,
             }
         }
         if (ok && tick) {
-            cost_history_subtract(account->history, recorder, tick, book);
+            cost_history_subtract(account->history, recorder, tick, from->us,
+                                  book);
         }
     }
     ovs_mutex_unlock(&account->mutex);

@@ -189,6 +189,40 @@ check_percentiles(void)
     free(values);
 }
 
+/* The time of a maximum is that of the first event that took so long, or
+ * unknown. */
+static void
+check_max_time(void)
+{
+    struct cost_hist *a, *b;
+    struct whole w, x;
+    uint64_t us;
+
+    a = whole_init(&w, 0);
+    b = whole_init(&x, 0);
+    ovs_assert(!cost_load(&a->max_us));
+    add(a, 1000);
+    us = cost_load(&a->max_us);
+    ovs_assert(us && us <= time_wall_usec());
+    xnanosleep_no_quiesce(2000000);
+    add(a, 1000);
+    add(a, 10);
+    ovs_assert(cost_load(&a->max_us) == us);
+    add(b, 1001);
+    ovs_assert(cost_load(&b->max_us) > us);
+    cost_hist_add(b, a);
+    ovs_assert(cost_hist_max(b) == 1001 && cost_load(&b->max_us) > us);
+    cost_hist_add(a, b);
+    ovs_assert(cost_hist_max(a) == 1001
+               && cost_load(&a->max_us) == cost_load(&b->max_us));
+
+    /* It may have been before those that are left. */
+    cost_hist_fit_extremes(a, cost_load(&b->max_us));
+    ovs_assert(cost_load(&a->max_us) == cost_load(&b->max_us));
+    cost_hist_fit_extremes(a, cost_load(&b->max_us) + 1);
+    ovs_assert(!cost_load(&a->max_us) && cost_hist_max(a) == 1001);
+}
+
 static bool
 hists_equal(const struct cost_hist *a, const struct cost_hist *b)
 {
@@ -287,6 +321,7 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
     check_buckets();
     check_statistics();
     check_percentiles();
+    check_max_time();
     check_add();
     check_range();
     check_linear();

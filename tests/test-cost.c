@@ -1492,15 +1492,15 @@ check_old_numbers(struct cost_account *unused OVS_UNUSED)
     cost_count(recorder, 1, BAD, UINT64_C(1) << 40);
 
     /* Nothing has happened since the latest one. */
-    cost_history_subtract(history, recorder, 1, &books[0]);
+    cost_history_subtract(history, recorder, 1, 0, &books[0]);
     ovs_assert(cost_book_is_empty(&books[0]));
 
     /* The highest time has not changed since the second one: it is known to
      * the bucket.  The lowest one has changed.  The thread has not exited, and
      * had nothing before the first one. */
-    cost_history_subtract(history, recorder, 2, &books[2]);
-    cost_history_subtract(history, NULL, 3, &books[2]);
-    cost_history_subtract(history, recorder, 0, &books[2]);
+    cost_history_subtract(history, recorder, 2, 0, &books[2]);
+    cost_history_subtract(history, NULL, 3, 0, &books[2]);
+    cost_history_subtract(history, recorder, 0, 0, &books[2]);
     ovs_assert(!books[2].classes[1]);
     ovs_assert(cost_book_events(&books[2], 0) == 1);
     ovs_assert(cost_book_events(&books[2], 2) == 1);

@@ -134,6 +134,28 @@ class TestDistribution(unittest.TestCase):
             list(distribution.EDGES))
         self.assertEqual(distribution.EDGES[240], 10 ** 9)
 
+    def test_max_time(self) -> None:
+        """When the maximum was is known as long as it is the maximum."""
+        early, late = of(5, 2000000), of(5, 2000000, 7)
+        early.max_us = late.max_us = START
+        self.assertEqual(late.since(early).max_us, 0)
+        self.assertEqual(late.since(of()).max_us, START)
+        late.add(3000000)
+        late.max_us = START + 1
+        self.assertEqual(late.since(early).max_us, START + 1)
+        early.merge(late)
+        self.assertEqual((early.max, early.max_us), (3000000, START + 1))
+        late.merge(of(4000000))
+        self.assertEqual(late.max_us, 0)
+        self.assertEqual(Distribution.from_json(early.to_json()).max_us,
+                         START + 1)
+        body = model.Body("upcall")
+        body.stages["total"] = early
+        self.assertIn("  max of total at 2026-11-21 21:45:00.000Z",
+                      text.stages(body, False))
+        early.max = 999999
+        self.assertNotIn("max of", "".join(text.stages(body, False)))
+
     def test_buckets(self) -> None:
         """A bucket's upper edge belongs to it."""
         for b in range(1, distribution.N_EDGES):

@@ -75,11 +75,12 @@ class Distribution:
     'buckets' has the count of each bucket that is not empty, or is None if
     they are not known.  'bounds' are the upper edges, inclusive.  'min' and
     'max' of a difference are known to the bucket only, unless there was a new
-    one: 'min_exact' and 'max_exact' tell.
+    one: 'min_exact' and 'max_exact' tell.  'max_us' is the time of day of
+    'max', 0 if it is not known.
     """
 
     __slots__ = ("unit", "sampled", "count", "sum", "min", "max", "min_exact",
-                 "max_exact", "bounds", "buckets", "given")
+                 "max_exact", "max_us", "bounds", "buckets", "given")
 
     def __init__(self, unit: str = "ns", sampled: bool = False) -> None:
         self.unit = unit
@@ -90,6 +91,7 @@ class Distribution:
         self.max = 0
         self.min_exact = True
         self.max_exact = True
+        self.max_us = 0
         self.bounds: Sequence[int] = EDGES if unit == "ns" else ()
         self.buckets: Optional[Dict[int, int]] = {}
         self.given: Dict[str, float] = {}
@@ -109,6 +111,7 @@ class Distribution:
         if d.count:
             d.min = _natural(json["min"])
             d.max = _natural(json["max"])
+            d.max_us = _natural(json.get("max_time_us", 0))
             d.given = {name: float(json[name]) for name, _ in PERCENTILES}
         if hist is None:
             d.buckets = None if d.count else {}
@@ -127,6 +130,8 @@ class Distribution:
             "sum": self.sum}
         if self.count:
             json.update(min=self.min, max=self.max, mean=self.mean)
+            if self.max_us:
+                json["max_time_us"] = self.max_us
             for name, percent in PERCENTILES:
                 json[name] = self.percentile(percent)
         if self.buckets is not None:
@@ -181,6 +186,8 @@ class Distribution:
             self.min_exact = other.min_exact or (
                 self.count > 0 and self.min == other.min and self.min_exact)
             self.min = other.min
+        if (other.max, other.max_us) > (self.max, self.max_us):
+            self.max_us = other.max_us
         if not self.count or other.max >= self.max:
             self.max_exact = other.max_exact or (
                 self.count > 0 and self.max == other.max and self.max_exact)
@@ -227,6 +234,7 @@ class Distribution:
         """Sets the extremes of the difference of 'late' and 'early'."""
         if not early.count:
             self.min, self.max = late.min, late.max
+            self.max_us = late.max_us
             return
         # A new extreme is one of the difference, an old one need not be.
         low, high = late.min, late.max
@@ -242,6 +250,7 @@ class Distribution:
                 high = min(high, self.bounds[max(self.buckets)])
         self.min, self.max = low, max(low, high)
         self.min_exact, self.max_exact = new_low, new_high
+        self.max_us = late.max_us if new_high else 0
 
     @property
     def mean(self) -> float:

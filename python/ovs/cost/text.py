@@ -15,6 +15,7 @@ from ovs.cost.model import Account, Body
 
 MAX_LINES = 24                  # Of a stage's bars.
 MAX_BAR = 40
+MIN_DATED_NS = 1000000          # As in lib/cost-render.c.
 
 # Edges of times that differ from the one before.
 DISTINCT = tuple(sorted(set(dist.EDGES)))
@@ -169,6 +170,9 @@ def derived(values: Dict[str, float]) -> List[str]:
 
 def stages(body: Body, histograms: bool) -> List[str]:
     lines = table(body, False)
+    lines += [f"  max of {name} at {when(stage.max_us)}"
+              for name, stage in body.stages.items() if stage is body.whole
+              and stage.max_us and stage.max >= MIN_DATED_NS]
     if any(not s.is_time for s in body.stages.values()):
         lines += table(body, True)
     lines += derived(body.derived)
