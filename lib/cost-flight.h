@@ -17,7 +17,10 @@
 #ifndef COST_FLIGHT_H
 #define COST_FLIGHT_H 1
 
+#include <stdbool.h>
+
 struct json;
+struct smap;
 
 /* What happened around a stall: a flight recorder.
  * ================================================
@@ -30,25 +33,27 @@ struct json;
  * would soon replace all others.  The events are in a ring of the thread's
  * own, so that recording one waits for nobody.
  *
- * After an event that takes longer than that, all rings stop: what was around
- * the event stays there until the sampler, see lib/cost-threads.h, has copied
- * it, at most half a second later.  This happens at most once in 10 seconds.
- * The latest copies are kept.
+ * After an event that takes longer than that, all rings stop, except that
+ * events that are going on then are recorded when they end: one of them may be
+ * the culprit.  A moment later, the sampler, see lib/cost-threads.h, keeps a
+ * copy of all rings and lets them go on.  This happens at most once in 10
+ * seconds.  The latest copies are kept.
  *
- * The command "cost/flight" has the rings and the copies, in JSON:
- * Documentation/topics/cost-json.rst describes them.
+ * The command "cost/flight" has the rings or a copy, in JSON:
+ * Documentation/topics/cost-json.rst describes it.
  *
  *
  * Thread-safety
  * =============
  *
- * Each ring has one writer, its thread.  Readers have a lock.  A thread tries
- * to take it to create its ring, with its first event, and waits for it when
- * it exits.  A reader that meets the writer leaves out the events that may
- * have been overwritten meanwhile. */
+ * Each ring has one writer, its thread.  Readers have a lock while they copy
+ * words.  A thread tries to take it to create its ring, with its first event,
+ * and waits for it when it exits.  A reader that meets the writer leaves out
+ * the events that may have been overwritten meanwhile. */
 
 void cost_flight_init(void);
+void cost_flight_apply(const struct smap *other_config, bool enabled);
 void cost_flight_run(void);
-struct json *cost_flight_to_json(int last_s);
+struct json *cost_flight_to_json(int last_s, unsigned int kept);
 
 #endif /* cost-flight.h */

@@ -69,13 +69,12 @@ static size_t n_reports;
 /* See cost_report_add_reply(). */
 static cost_report_more_cb *more_reply;
 
-/* Returns what every reply in JSON to PREFIX/COMMAND has. */
+/* Returns what every reply in JSON to PREFIX/COMMAND has, with the settings of
+ * 'config' unless it is NULL. */
 struct json *
 cost_report_json_header(const char *prefix, const char *command,
                         struct cost_config *config)
 {
-    uint32_t interval = cost_sample_interval(config);
-    struct json *settings = json_object_create();
     struct json *clock = json_object_create();
     struct json *json = json_object_create();
 
@@ -90,9 +89,15 @@ cost_report_json_header(const char *prefix, const char *command,
     json_object_put_string(clock, "source", cost_clock_name());
     json_object_put(json, "clock", clock);
 
-    json_object_put(settings, "enabled", json_boolean_create(interval != 0));
-    cost_put_integer(settings, "sample_interval", interval);
-    json_object_put(json, "settings", settings);
+    if (config) {
+        uint32_t interval = cost_sample_interval(config);
+        struct json *settings = json_object_create();
+
+        json_object_put(settings, "enabled",
+                        json_boolean_create(interval != 0));
+        cost_put_integer(settings, "sample_interval", interval);
+        json_object_put(json, "settings", settings);
+    }
     return json;
 }
 
@@ -594,6 +599,7 @@ parse_option(struct request *request, const char *option, const char *arg,
     const struct cost_report *report = request->report;
     bool show = !request->view.slowest;
     bool class = show && report;
+    bool packet = !show && !request->top && report->put_packet;
     unsigned int value;
 
     *uses_arg = true;
@@ -617,8 +623,7 @@ parse_option(struct request *request, const char *option, const char *arg,
             return xasprintf("no class \"%s\" (a class is %s)", arg,
                              report->class_help);
         }
-    } else if (request->view.slowest && !request->top && report->put_packet
-               && !strcmp(option, "-packet")) {
+    } else if (packet && !strcmp(option, "-packet")) {
         request->view.packets = true;
         *uses_arg = false;
     } else if (!strcmp(option, "-last")) {
@@ -641,10 +646,11 @@ parse_option(struct request *request, const char *option, const char *arg,
         }
         request->n_skip = value;
     } else {
-        return xasprintf("unknown option \"%s\" (options are %s%s-last TIME, "
-                         "-n N and -skip N)", option,
+        return xasprintf("unknown option \"%s\" (options are %s%s%s-last "
+                         "TIME, -n N and -skip N)", option,
                          show ? "-a, -hist, -thread, " : "",
-                         class ? "-class CLASS, " : "");
+                         class ? "-class CLASS, " : "",
+                         packet ? "-packet, " : "");
     }
     return NULL;
 }
@@ -964,7 +970,10 @@ cost_report_register(const struct cost_report *report)
                      "[-n N] [-skip N] [--] [NAME]", INT_MAX, cost_show);
     register_command(report, "cost-clear", "[--] [NAME]", 2, cost_clear);
     register_command(report, "cost-slowest",
-                     "[-last TIME] [-n N] [-skip N] [COUNT] [--] [NAME]",
+                     report->put_packet
+                     ? "[-packet] [-last TIME] [-n N] [-skip N] [COUNT] [--] "
+                       "[NAME]"
+                     : "[-last TIME] [-n N] [-skip N] [COUNT] [--] [NAME]",
                      INT_MAX, cost_slowest);
     if (report->n_tops) {
         register_command(report, "cost-top",

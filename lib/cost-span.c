@@ -72,8 +72,10 @@ cost_span_lap(struct cost_span *span, size_t stage, uint64_t now)
         span->laps[stage] = ticks;
         span->lapped |= 1u << stage;
     }
+    span->trailing = 0;
     if (span->recorder->kind->stages[stage].flags & COST_APART) {
         span->start += ticks;
+        span->trailing = ticks;
     }
     span->last = now;
 }

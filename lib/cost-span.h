@@ -79,6 +79,9 @@ struct cost_span {
                                          * are COST_APART. */
     uint64_t last;                      /* End of the latest stage, plus the
                                          * time of inner events since. */
+    uint64_t trailing;                  /* Ticks of the latest stage if it is
+                                         * COST_APART.  Not set before the
+                                         * first one ends. */
     uint64_t excluded;                  /* Ticks of inner events. */
     bool sampled;                       /* Time the stages? */
     bool watched;                       /* For the slowest events only? */

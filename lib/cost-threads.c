@@ -130,7 +130,10 @@ static const char *root = "";
 /* The thread that runs. */
 DEFINE_STATIC_PER_THREAD_DATA(struct thread *, self, NULL);
 
-static struct cost_config config = COST_CONFIG_INITIALIZER("threads", 1);
+static struct cost_config config = {
+    .name = "threads", .default_interval = 1, .sample_interval = 1,
+    .apply = cost_flight_apply
+};
 
 /* Reading. */
 
@@ -872,14 +875,16 @@ cost_threads(struct unixctl_conn *conn, int argc, const char *argv[],
     }
 }
 
-/* Starts the sampler, finds the causes of slow events from now on, and
- * registers the command "cost/threads". */
+/* Starts the sampler, which the flight recorder needs, too, finds the causes
+ * of slow events from now on, and registers the commands "cost/threads" and
+ * "cost/flight". */
 void
 cost_threads_init(void)
 {
     static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
 
     cost_set_cause_cb(cost_threads_cause);
+    cost_flight_init();
     cost_config_register(&config);
     if (ovsthread_once_start(&once)) {
         ovs_thread_create("cost_threads", sampler_main, NULL);

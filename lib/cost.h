@@ -75,7 +75,8 @@ struct smap;
  * Locks are taken in this order: that of the configuration, under which
  * cost_config's functions run; that of all accounts; that of one account.
  * Creating an account takes all three.  Recording only tries a lock, for an
- * event that is to be logged or has a cause.
+ * event that is to be logged, has a cause, or is a thread's first one for the
+ * flight recorder, see lib/cost-flight.h.
  *
  * A recorder that is destroyed leaves its numbers behind, in a book named
  * "exited", and an account that is destroyed, with the recorders that it still

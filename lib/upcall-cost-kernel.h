@@ -93,7 +93,8 @@ struct upcall_cost_upcall {
                                          * upcall_cost_socket_received(); 0 if
                                          * that is not known. */
     const struct flow *flow;
-    const struct dp_packet *packet;
+    uint32_t packet_len;
+    uint8_t packet[UPCALL_COST_PACKET_MAX];
     const struct dpif_op *put;          /* That installs the flow, or NULL. */
 };
 

@@ -504,6 +504,8 @@ put_packet(const uint64_t *words, struct ds *s, struct json *json)
                               "");
     ds_put_format(s, "\n      %s", ds_cstr(&hex));
     cost_put_string(json, "packet", ds_steal_cstr(&hex));
+    json_object_put(json, "ethernet", json_boolean_create(
+                        details->flow.packet_type == htonl(PT_ETH)));
 }
 
 /* Registers the upcall/cost-* commands. */

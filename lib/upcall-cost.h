@@ -174,25 +174,30 @@ upcall_cost_set_port(struct cost_span *span, uint64_t id, const char *name,
     who->group = bridge;
 }
 
-/* Begins an upcall of 'recorder' for 'packet', see cost_span_begin().  Most
+/* Copies the first bytes of 'packet' to 'bytes', UPCALL_COST_PACKET_MAX.  Most
  * packets are copied in a few instructions, with what follows them. */
+static inline void
+upcall_cost_copy_packet(uint8_t *bytes, const struct dp_packet *packet)
+{
+    uint32_t n = dp_packet_size(packet);
+
+    if (OVS_LIKELY(n + dp_packet_tailroom(packet) >= UPCALL_COST_PACKET_MAX)) {
+        memcpy(bytes, dp_packet_data(packet), UPCALL_COST_PACKET_MAX);
+    } else {
+        memcpy(bytes, dp_packet_data(packet), n);
+    }
+}
+
+/* Begins an upcall of 'recorder' for 'packet', see cost_span_begin(). */
 static inline void
 upcall_cost_begin(struct upcall_cost_netdev *upcall,
                   struct cost_recorder *recorder,
                   const struct dp_packet *packet, uint64_t tsc)
 {
-    uint32_t n = dp_packet_size(packet);
-
     cost_span_begin(&upcall->span, recorder, tsc);
-    upcall->packet_len = n;
+    upcall->packet_len = dp_packet_size(packet);
     if (OVS_LIKELY(upcall->span.recorder)) {
-        if (OVS_LIKELY(n + dp_packet_tailroom(packet)
-                       >= sizeof upcall->packet)) {
-            memcpy(upcall->packet, dp_packet_data(packet),
-                   sizeof upcall->packet);
-        } else {
-            memcpy(upcall->packet, dp_packet_data(packet), n);
-        }
+        upcall_cost_copy_packet(upcall->packet, packet);
     }
 }
 

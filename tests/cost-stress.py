@@ -120,6 +120,26 @@ class Stress:
                         state["sent"] = sent
         return read
 
+    def flyer(self) -> Callable[[], None]:
+        switch = self.connect()
+
+        def fly() -> None:
+            kept = random.choice([[], ["-kept", "1"]])
+            try:
+                reply = switch.command("cost/flight", *kept)
+            except CommandError as e:
+                assert kept and "no moment" in str(e)
+                return
+            for thread in reply["threads"]:
+                for event in thread["events"]:
+                    ns = event["end_ns"] - event["begin_ns"]
+                    parts = [event["excluded_ns"], *event["stages"].values()]
+                    # Each may be rounded; none of them may be known.
+                    assert len(parts) == 1 or abs(
+                        ns - sum(parts)) <= len(parts), event
+            self.over.wait(0.1)
+        return fly
+
     def clearer(self) -> Callable[[], None]:
         switch = self.connect()
 
@@ -191,6 +211,8 @@ class Stress:
                 ("n-handler-threads", "1 2 3"),
                 ("tx-flush-interval", "0 100 1000"),
                 ("cost-sample-interval", "1 16"),
+                ("cost-flight", "true false"),
+                ("cost-log-threshold-upcall", "0 1 1000"),
                 ("cost-accounting", "true tx,upcall tx,upcall,bridge")])
             self.vsctl("set", "Open_vSwitch", ".", 'other_config:%s="%s"'
                        % (key, random.choice(values.split())))
@@ -263,7 +285,8 @@ class Stress:
 def main(n_changes: int, ports: List[str]) -> None:
     stress = Stress(ports)
     feeders = [stress.feeder(port) for port in ports]
-    stress.run(feeders + [stress.reader(), stress.reader(), stress.clearer()],
+    stress.run(feeders + [stress.reader(), stress.reader(), stress.flyer(),
+                          stress.clearer()],
                n_changes)
     stress.drain()
     stress.wait(0)

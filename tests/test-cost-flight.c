@@ -51,7 +51,10 @@ enum { COUNTERS(COST_ENUM) N_COUNTERS };
 enum { MAX_EVENTS = 255 };              /* Of a thread, in a reply. */
 #define START (UINT64_C(1) << 62)       /* Of the test clock. */
 
-static struct cost_config config = COST_CONFIG_INITIALIZER("test", 1);
+static struct cost_config config = {
+    .name = "test", .default_interval = 1, .sample_interval = 1,
+    .apply = cost_flight_apply
+};
 
 static void
 format_class(size_t class, struct ds *s)
@@ -205,25 +208,33 @@ check_main(const struct json *json, long long int first, long long int last)
 static void
 check_reply(long long int first, long long int last, size_t n_kept)
 {
-    struct json *json = cost_flight_to_json(0);
+    struct json *json = cost_flight_to_json(0, 0);
 
     check_main(json, first, last);
-    ovs_assert(json_array_size(member(json, "kept")) == n_kept);
+    ovs_assert(json_array_size(member(json, "kept_us")) == n_kept);
     json_destroy(json);
 }
 
-/* Nothing is kept while it is off. */
+/* Nothing is kept while it is off, nor shown of an earlier time. */
 static void
-check_off(struct cost_recorder *recorder)
+check_off(struct cost_recorder *recorder, bool before)
 {
     struct json *json;
 
     configure(false, 0);
     record(recorder, 1000, 10, 0, true);
-    json = cost_flight_to_json(0);
+    json = cost_flight_to_json(0, 0);
     ovs_assert(!json_boolean(member(json, "recording")));
-    ovs_assert(!events_of(json, "main"));
+    ovs_assert(!json_array_size(member(json, "threads")));
+    ovs_assert(!json_array_size(member(json, "kept_us")));
     json_destroy(json);
+    ovs_assert(!cost_flight_to_json(0, 1));
+    if (before) {
+        configure(true, 0);
+        json = cost_flight_to_json(0, 0);
+        ovs_assert(!json_array_size(events_of(json, "main")));
+        json_destroy(json);
+    }
 }
 
 /* The latest events are kept, in order, those that are sampled. */
@@ -244,64 +255,85 @@ check_ring(struct cost_recorder *recorder)
     }
     check_reply(500 - MAX_EVENTS, 499, 0);
 
-    /* Those that have ended before, or not yet. */
+    /* Those of the last seconds. */
     set_clock(UINT64_C(10000000000) + 499500);
-    json = cost_flight_to_json(10);
+    json = cost_flight_to_json(10, 0);
     check_main(json, 498, 499);
     json_destroy(json);
-    set_clock(499500);
-    check_reply(500 - MAX_EVENTS, 497, 0);
     set_clock(1000000);
 }
 
-/* After an event that is slow, sampled or not, all rings are kept as they
- * are, once in a while. */
+/* After an event that is slow, sampled or not, and others that have begun
+ * before, all rings are kept as they are, once in a while. */
 static void
 check_stopped(struct cost_recorder *recorder)
 {
-    const struct json *event, *kept;
-    struct ds s = DS_EMPTY_INITIALIZER;
+    const struct json *event;
     struct json *json;
 
     configure(true, 2);
     record(recorder, 501000, 1000, 500, true);
     record(recorder, 502000, 2100, 501, false);
     record(recorder, 503000, 1, 502, true);
-    check_reply(502 - MAX_EVENTS, 501, 0);
+    record(recorder, 504700, 1, 4711, true);
     cost_flight_run();
-    record(recorder, 504000, 1, 502, true);
-    record(recorder, 505000, 2100, 503, true);
-    record(recorder, 506000, 1, 504, true);
+    check_reply(503 - MAX_EVENTS, 502, 0);
+    timeval_warp(101);
+    cost_flight_run();
+    record(recorder, 504000, 1, 503, true);
+    record(recorder, 505000, 2100, 504, true);
+    record(recorder, 506000, 1, 505, true);
+    timeval_warp(101);
     cost_flight_run();
 
-    /* What has been kept is text. */
-    json = cost_flight_to_json(0);
-    json_to_ds(json, 0, &s);
-    json_destroy(json);
-    json = json_from_string(ds_cstr(&s));
-    ds_destroy(&s);
-    kept = member(json, "kept");
-    ovs_assert(json_array_size(kept) == 1);
-    kept = json_array_at(kept, 0);
-    ovs_assert(number_of(kept, "when_us") > 0);
-    check_main(kept, 502 - MAX_EVENTS, 501);
-    event = json_array_at(events_of(kept, "main"), MAX_EVENTS - 1);
-    ovs_assert(json_boolean(member(event, "stopped")));
-    event = json_array_at(events_of(json, "main"), MAX_EVENTS - 2);
-    ovs_assert(check_event(event) == 503);
-    ovs_assert(!shash_find(json_object(event), "stopped"));
+    check_reply(506 - MAX_EVENTS, 505, 1);
+    ovs_assert(!cost_flight_to_json(0, 2));
+    json = cost_flight_to_json(0, 1);
+    ovs_assert(number_of(json, "time_us") > 0);
+    check_main(json, 503 - MAX_EVENTS, 502);
+    for (int i = 0; i < MAX_EVENTS; i++) {
+        event = json_array_at(events_of(json, "main"), i);
+        ovs_assert(!shash_find(json_object(event), "stopped")
+                   == (i != MAX_EVENTS - 2));
+    }
     json_destroy(json);
 
     /* Not again so soon; three of them at most are kept. */
     for (int i = 0; i < 4; i++) {
         timeval_warp(10001);
         record(recorder, 507000 + i, 2100, 600, true);
+        timeval_warp(101);
         cost_flight_run();
     }
-    json = cost_flight_to_json(0);
-    ovs_assert(json_array_size(member(json, "kept")) == 3);
+    json = cost_flight_to_json(0, 3);
+    ovs_assert(json_array_size(member(json, "kept_us")) == 3);
     json_destroy(json);
     configure(true, 0);
+}
+
+/* A stage that is not part of the event may be the last one. */
+static void
+check_trailing(struct cost_recorder *recorder)
+{
+    const struct json *events, *last, *before;
+    struct cost_span span;
+    struct json *json;
+
+    record(recorder, 520000, 1, 1, true);
+    cost_span_open(&span, recorder, true, START + 530000);
+    cost_span_lap(&span, FIRST, START + 530100);
+    cost_span_lap(&span, APART, START + 539000);
+    cost_span_finish(&span, START + 539000, 0, NULL, NULL);
+    json = cost_flight_to_json(0, 0);
+    events = events_of(json, "main");
+    last = json_array_at(events, json_array_size(events) - 1);
+    before = json_array_at(events, json_array_size(events) - 2);
+    ovs_assert(number_of(last, "begin_ns")
+               == number_of(before, "begin_ns") + 10000);
+    ovs_assert(number_of(last, "end_ns")
+               == number_of(last, "begin_ns") + 100);
+    ovs_assert(number_of(member(last, "apart"), "apart") == 8900);
+    json_destroy(json);
 }
 
 /* An account that has been destroyed has no name, another one does. */
@@ -314,7 +346,7 @@ check_names(void)
     struct json *json;
 
     record(recorder, 600000, 1, 1, true);
-    json = cost_flight_to_json(0);
+    json = cost_flight_to_json(0, 0);
     events = events_of(json, "main");
     ovs_assert(!strcmp("gone", json_string(member(
         json_array_at(events, json_array_size(events) - 1), "account"))));
@@ -323,7 +355,7 @@ check_names(void)
     json_destroy(json);
     cost_recorder_destroy(recorder);
     cost_account_destroy(account);
-    json = cost_flight_to_json(0);
+    json = cost_flight_to_json(0, 0);
     events = events_of(json, "main");
     ovs_assert(!shash_find(json_object(json_array_at(
         events, json_array_size(events) - 1)), "account"));
@@ -343,7 +375,7 @@ check_exact(void)
     record(recorder, 700000, 9990, 9, true);
     record(recorder, 720000, 9990, 10, true);
     record(recorder, 740000, 10, 10, true);
-    json = cost_flight_to_json(0);
+    json = cost_flight_to_json(0, 0);
     events = events_of(json, "main");
     for (int i = 1; i <= 2; i++) {
         const struct json *event = json_array_at(
@@ -371,32 +403,43 @@ writer_main(void *writer_)
                                                           "writer");
 
     for (uint64_t i = 0; !latch_is_set(&writer->exit); i++) {
-        record(recorder, i % 900000 + 1000, i % 1000, i % 4711, true);
+        record(recorder, i % 900000 + 2000000, i % 1000, i % 4711, true);
         ovsrcu_quiesce();
     }
     cost_recorder_destroy(recorder);
     return NULL;
 }
 
-/* Readers get whole events while others are written.  The memory of a thread
- * that exits is freed. */
+/* Readers get whole events while others are written, rings stop, and it is
+ * switched off and on.  The memory of threads that exit is freed. */
 static void
 check_concurrent(struct cost_account *account)
 {
-    uint64_t memory = cost_memory_used();
-    struct writer writers[2];
-    size_t n_read = 0;
+    uint64_t memory;
+    struct writer writers[4];
+    size_t n_read = 0, n_kept = 0;
 
+    configure(false, 0);
+    memory = cost_memory_used();
     for (size_t i = 0; i < ARRAY_SIZE(writers); i++) {
         writers[i].account = account;
         latch_init(&writers[i].exit);
         writers[i].thread = ovs_thread_create("writer", writer_main,
                                               &writers[i]);
     }
-    for (int i = 0; i < 200 || n_read < 1000; i++) {
-        struct json *json = cost_flight_to_json(0);
-        const struct json *threads = member(json, "threads");
+    for (int i = 0; i < 200 || n_read < 1000 || !n_kept; i++) {
+        const struct json *threads;
+        struct json *json;
 
+        configure(i % 16, 1);
+        timeval_warp(10001);
+        cost_flight_run();
+        json = cost_flight_to_json(0, i % 2);
+        if (!json) {
+            continue;
+        }
+        n_kept += i % 2;
+        threads = member(json, "threads");
         for (size_t j = 0; j < json_array_size(threads); j++) {
             const struct json *events = member(json_array_at(threads, j),
                                                "events");
@@ -414,6 +457,7 @@ check_concurrent(struct cost_account *account)
         xpthread_join(writers[i].thread, NULL);
         latch_destroy(&writers[i].exit);
     }
+    configure(false, 0);
     ovs_assert(cost_memory_used() < memory + 40000);
 }
 
@@ -427,11 +471,13 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
     account = cost_account_create(&kind, "stays", NULL);
     recorder = cost_recorder_create(account, "main");
     cost_flight_init();
-    check_off(recorder);
+    check_off(recorder, false);
     check_ring(recorder);
     check_stopped(recorder);
+    check_trailing(recorder);
     check_names();
     check_exact();
+    check_off(recorder, true);
     check_concurrent(account);
     cost_recorder_destroy(recorder);
     cost_account_destroy(account);

@@ -1317,21 +1317,12 @@ class TestFlight(InTemporary):
         now = [{"thread": thread, "events": [
             e.json for e in self.EVENTS if e.thread == thread]}
             for thread in threads]
-        return {"pid": 42, "recording": recording_, "threads": now,
-                "kept": [{"when_us": START, "threads": now[:1]},
-                         {"when_us": START, "threads": now[1:3]}]}
+        return {"pid": 42, "recording": recording_, "threads": now}
 
     def test_events(self) -> None:
-        found = flight.events(self.reply(), 0)
-        self.assertEqual(len(found), len(self.EVENTS))
-        self.assertEqual([e.end for e in found],
-                         sorted(e.end for e in found))
-        self.assertEqual({e.thread for e in flight.events(self.reply(), 1)},
-                         {"main", "pmd-c01"})
-        self.assertEqual({e.thread for e in flight.events(self.reply(), 2)},
-                         {"handler1"})
-        with self.assertRaisesRegex(ValueError, "no moment 3 .* are 2"):
-            flight.events(self.reply(), 3)
+        found = flight.events(self.reply())
+        self.assertEqual(sorted(found, key=lambda e: e.begin),
+                         sorted(self.EVENTS, key=lambda e: e.begin))
 
     def test_trace(self) -> None:
         """Who stalled whom follows from the file alone."""
@@ -1387,6 +1378,15 @@ class TestFlight(InTemporary):
                          " miss of dp, mostly translate")
         self.assertRegex(lines[4], r"meanwhile +handler1 +90,000.0 us")
 
+        # If there is a reason why all was kept, it is first.
+        events = list(self.EVENTS)
+        events[4] = events[4]._replace(json=dict(events[4].json,
+                                                 stopped=True))
+        lines = [line for line in flight.summary(events)
+                 if "meanwhile" not in line]
+        self.assertEqual([line.split()[1] for line in lines[1:]],
+                         ["handler1", "main", "pmd-c01"])
+
     def test_command(self) -> None:
         switch = fake.Switch(START)
         server = fake.Server(self.path("s"), switch)
@@ -1413,9 +1413,13 @@ class TestFlight(InTemporary):
                                            "/dev/full", "-f")
             self.assertEqual(status, 2)
             self.assertIn("No space left", err)
-            status, _, err = self.run_main("flight", *flags, "-k", "7")
+            self.assertEqual(self.run_main("flight", *flags, "-k", "2")[0], 0)
+            self.assertEqual(server.commands[-1],
+                             ["cost/flight", "-kept", "2"])
+            status, _, err = self.run_main("flight", *flags, "-k", "7", "-l",
+                                           "10s")
             self.assertEqual(status, 2)
-            self.assertIn("no moment 7 was kept", err)
+            self.assertIn("--kept or --last: not both", err)
             switch.flight = dict(self.reply(False), threads=[])
             status, _, err = self.run_main("flight", *flags)
             self.assertEqual(status, 2)
@@ -1439,6 +1443,7 @@ class TestPcap(unittest.TestCase):
                     "stages_ns": {"parse": 500, "install": 1000},
                     "details": {"dp_port": 1, "packet_bytes": length,
                                 "packet": packet.hex(), "flow": "in_port(1)",
+                                "ethernet": port != "",
                                 **({"port_name": port} if port else {})}}
 
         reply = {"pid": 42, "accounts": [{"name": "dp", "slowest": [
@@ -1458,6 +1463,8 @@ class TestPcap(unittest.TestCase):
         for name, (_, body) in zip((b"p2 (dp)", b"p1 (dp)", b"port 1 (dp)"),
                                    blocks[1::2]):
             self.assertIn(name, body)
+        self.assertEqual([struct.unpack("<H", body[:2])[0]
+                          for _, body in blocks[1::2]], [1, 1, 101])
         for i, size, length, us in ((0, 128, 1514, 10), (1, 60, 60, 20),
                                     (2, 33, 33, 30)):
             body = blocks[2 + 2 * i][1]

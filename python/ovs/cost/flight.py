@@ -21,22 +21,10 @@ class Event(NamedTuple):
         return f"{self.json['event']} {self.json['class']}"
 
 
-def events(reply: Dict[str, Any], kept: int) -> List[Event]:
-    """Returns the events of a reply to cost/flight, by their end: those that
-    are in the rings, or that were kept at the latest, or 'kept'-th latest,
-    moment."""
-    if not kept:
-        source = reply
-    elif kept <= len(reply["kept"]):
-        source = reply["kept"][-kept]
-    else:
-        raise ValueError(f"no moment {kept} was kept (there "
-                         f"{'is' if len(reply['kept']) == 1 else 'are'} "
-                         f"{len(reply['kept'])})")
-    return sorted((Event(thread["thread"], event["begin_ns"], event["end_ns"],
-                         event)
-                   for thread in source["threads"]
-                   for event in thread["events"]), key=lambda e: e.end)
+def events(reply: Dict[str, Any]) -> List[Event]:
+    """Returns the events of a reply to cost/flight."""
+    return [Event(thread["thread"], event["begin_ns"], event["end_ns"], event)
+            for thread in reply["threads"] for event in thread["events"]]
 
 
 def lanes(found: List[Event]) -> Iterator[Tuple[Event, int]]:
@@ -111,10 +99,15 @@ def meanwhile(event: Event, found: List[Event]) -> List[Tuple[int, Event]]:
 
 def summary(found: List[Event], n: int = 10) -> Iterator[str]:
     """Yields lines about the 'n' longest events, and what other threads did
-    meanwhile."""
+    meanwhile.  If all were kept because of one, that is the first, and others
+    are of its time."""
     yield (f"{text.plural(len(found), 'event')} of "
            f"{text.plural(len({e.thread for e in found}), 'thread')}")
-    for event in sorted(found, key=lambda e: e.begin - e.end)[:n]:
+    first = [e for e in found if "stopped" in e.json]
+    shown = [e for e in found if e not in first and (
+        not first or (e.begin < first[0].end and e.end > first[0].begin))]
+    shown.sort(key=lambda e: e.begin - e.end)
+    for event in (first + shown)[:n]:
         yield _line(text.when(event.begin // 1000)[11:], event,
                     event.end - event.begin)
         for ns, other in meanwhile(event, found)[:3]:

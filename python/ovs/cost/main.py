@@ -239,8 +239,11 @@ def ask(args: argparse.Namespace, *command: str) -> Dict[str, Any]:
 
 
 def cmd_flight(args: argparse.Namespace) -> int:
-    reply = ask(args, "cost/flight")
-    events = flight.events(reply, args.kept)
+    if args.kept and args.last:
+        raise ValueError("--kept or --last: not both")
+    reply = ask(args, "cost/flight",
+                *(["-kept", str(args.kept)] if args.kept else []))
+    events = flight.events(reply)
     if not events:
         warn("no event of that time" if reply["recording"] else
              "nothing is recorded: try ovs-vsctl set Open_vSwitch . "

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 from ovs.cost import text
 
@@ -12,7 +12,7 @@ from ovs.cost import text
 SECTION, INTERFACE, PACKET = 0x0a0d0d0a, 1, 6
 COMMENT, IF_NAME, IF_TSRESOL = 1, 2, 9
 MAGIC = 0x1a2b3c4d
-ETHERNET = 1
+ETHERNET, RAW = 1, 101          # Link types: RAW begins with an IP header.
 SNAPLEN = 128                   # As in lib/upcall-cost.h.
 
 
@@ -45,24 +45,26 @@ def capture(reply: Dict[str, Any]) -> bytes:
     """Returns the packets in a reply to "upcall/cost-slowest -packet", each
     with the time at which its upcall began."""
     out = [_block(SECTION, struct.pack("<IHHq", MAGIC, 1, 0, -1))]
-    names: List[str] = []
+    interfaces: List[Tuple[str, int]] = []
     events = [(1000 * event["time_us"] - event["total_ns"]
                - event["excluded_ns"], account["name"], event)
               for account in reply["accounts"] for event in account["slowest"]]
     for begin, account, event in sorted(events, key=lambda e: e[:2]):
         details = event["details"]
         port = details.get("port_name", f"port {details['dp_port']}")
-        name = f"{port} ({account})"
-        if name not in names:
-            names.append(name)
+        interface = (f"{port} ({account})",
+                     ETHERNET if details["ethernet"] else RAW)
+        if interface not in interfaces:
+            interfaces.append(interface)
             out.append(_block(INTERFACE, struct.pack(
-                "<HHI", ETHERNET, 0, SNAPLEN)
-                + _option(IF_NAME, name.encode())
+                "<HHI", interface[1], 0, SNAPLEN)
+                + _option(IF_NAME, interface[0].encode())
                 + _option(IF_TSRESOL, b"\x09") + _option(0, b"")))
         data = bytes.fromhex(details["packet"])
         out.append(_block(PACKET, struct.pack(
-            "<IIIII", names.index(name), begin >> 32, begin & 0xffffffff,
-            len(data), details["packet_bytes"]) + _padded(data)
+            "<IIIII", interfaces.index(interface), begin >> 32,
+            begin & 0xffffffff, len(data), details["packet_bytes"])
+            + _padded(data)
             + _option(COMMENT, comment(event, reply["pid"]).encode())
             + _option(0, b"")))
     return b"".join(out) if events else b""
