@@ -499,9 +499,10 @@ put_packet(const uint64_t *words, struct ds *s, struct json *json)
     const struct upcall_cost_details *details = (const void *) words;
     struct ds hex = DS_EMPTY_INITIALIZER;
 
-    ds_put_hex_with_delimiter(&hex, details->packet,
-                              MIN(details->packet_len, sizeof details->packet),
-                              "");
+    for (size_t i = 0;
+         i < MIN(details->packet_len, sizeof details->packet); i++) {
+        ds_put_format(&hex, "%02x", details->packet[i]);
+    }
     ds_put_format(s, "\n      %s", ds_cstr(&hex));
     cost_put_string(json, "packet", ds_steal_cstr(&hex));
     json_object_put(json, "ethernet", json_boolean_create(
