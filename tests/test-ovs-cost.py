@@ -793,6 +793,29 @@ class TestReport(InTemporary):
                                   self.path("r.jsonl"))
         self.assertIn("<h1>a&lt;b</h1>", out)
 
+    def test_browser(self) -> None:
+        """A browser draws the page, and refuses nothing in it."""
+        chromium = shutil.which("chromium")
+        if not chromium:
+            self.skipTest("there is no chromium")
+        self.record("r.jsonl")
+        self.run_main("report", self.path("r.jsonl"), "-o",
+                      self.path("page.html"))
+        for width in 400, 1400:
+            png = self.path(f"{width}.png")
+            done = subprocess.run(
+                [chromium, "--headless", "--no-sandbox", "--disable-gpu",
+                 "--enable-logging=stderr", f"--screenshot={png}",
+                 f"--user-data-dir={self.path('profile')}",
+                 f"--window-size={width},1000",
+                 f"file://{self.path('page.html')}"], check=True, timeout=120,
+                stderr=subprocess.PIPE, text=True)
+            self.assertNotIn("CONSOLE", done.stderr)
+            data = Path(png).read_bytes()
+            self.assertEqual(struct.unpack(">II", data[16:24]), (width, 1000))
+            # What is blank is a few hundred bytes long.
+            self.assertGreater(len(data), 20000)
+
     def test_scaled(self) -> None:
         """The stages of a sample add up to the time of all events."""
         self.record("r.jsonl", 2, rate=400)
