@@ -38,9 +38,9 @@ def run(*command: object, cwd: Path = t.TOP) -> None:
                    stdin=subprocess.DEVNULL)
 
 
-def make(job: Job, name: str, *configure: str) -> Path:
+def make(job: Job, name: str, *configure: str, base: str = "") -> Path:
     """Has the superbuild make a tree that is configured with 'configure', with
-    its tests."""
+    its tests, on 'base' instead of the configured one if it is not empty."""
     trees = job.build / "long" / name
     # The superbuild may be configured in the checkout.
     where = job.build if (job.build / "Makefile").exists() else t.TOP
@@ -48,15 +48,15 @@ def make(job: Job, name: str, *configure: str) -> Path:
                                       cwd=job.ovs, text=True)
     python = [o for o in shlex.split(options) if o.startswith("PYTHON3=")]
     run("make", "-C", where, f"-j{os.cpu_count()}", f"trees={trees}",
-        f"cache={job.build}/cache",
+        f"cache={job.build}/cache", *([f"BASE={base}"] if base else []),
         "OVS_CONFIGURE_ARGS=" + shlex.join([*configure, *python]),
         "check-programs")
     return trees / "ovs"
 
 
-def test(job: Job, name: str, *configure: str) -> None:
+def test(job: Job, name: str, *configure: str, base: str = "") -> None:
     """Runs this project's tests in a tree that is configured so."""
-    tree = make(job, name, "--disable-afxdp", *configure)
+    tree = make(job, name, "--disable-afxdp", *configure, base=base)
     Tests("testsuite", jobs=JOBS).run(job, Suite(tree))
 
 
@@ -149,6 +149,8 @@ STEPS: List[Tuple[str, str, Callable[[Job], None]]] = [
                        "--library-path /usr/i686-linux-gnu/lib")),
     ("plain", "the branch without DPDK, libbpf and USDT probes: its tests, "
      "installed and run from there", plain),
+    ("older", "the branch on Open vSwitch 3.5.0: its tests",
+     lambda job: test(job, "older", base="3.5.0")),
     ("asan", "this project's tests, with AddressSanitizer and "
      "UndefinedBehaviorSanitizer",
      lambda job: test(job, "asan", f"{SANITIZED}address,undefined")),
