@@ -130,10 +130,7 @@ static const char *root = "";
 /* The thread that runs. */
 DEFINE_STATIC_PER_THREAD_DATA(struct thread *, self, NULL);
 
-static struct cost_config config = {
-    .name = "threads", .default_interval = 1, .sample_interval = 1,
-    .apply = cost_flight_apply
-};
+static struct cost_config config = COST_CONFIG_INITIALIZER("threads", 1);
 
 /* Reading. */
 
@@ -885,6 +882,7 @@ cost_threads_init(void)
 
     cost_set_cause_cb(cost_threads_cause);
     cost_flight_init();
+    config.apply = cost_flight_apply;
     cost_config_register(&config);
     if (ovsthread_once_start(&once)) {
         ovs_thread_create("cost_threads", sampler_main, NULL);

@@ -51,10 +51,7 @@ enum { COUNTERS(COST_ENUM) N_COUNTERS };
 enum { MAX_EVENTS = 255 };              /* Of a thread, in a reply. */
 #define START (UINT64_C(1) << 62)       /* Of the test clock. */
 
-static struct cost_config config = {
-    .name = "test", .default_interval = 1, .sample_interval = 1,
-    .apply = cost_flight_apply
-};
+static struct cost_config config = COST_CONFIG_INITIALIZER("test", 1);
 
 static void
 format_class(size_t class, struct ds *s)
@@ -62,23 +59,17 @@ format_class(size_t class, struct ds *s)
     ds_put_format(s, "class%"PRIuSIZE, class);
 }
 
-static const struct cost_kind kind = {
-    .event = "event",
-    .config = &config,
-    COST_STAGES(STAGES),
-    COST_COUNTERS(COUNTERS),
-    .n_classes = 3,
-    .format_class = format_class,
-};
-static const struct cost_kind exact_kind = {
-    .event = "exact",
-    .config = &config,
-    COST_STAGES(STAGES),
-    COST_COUNTERS(COUNTERS),
-    .n_classes = 3,
-    .format_class = format_class,
-    .exact = true,
-};
+/* What both kinds of events have in common. */
+#define KIND(NAME)                              \
+    .event = NAME,                              \
+    .config = &config,                          \
+    COST_STAGES(STAGES),                        \
+    COST_COUNTERS(COUNTERS),                    \
+    .n_classes = 3,                             \
+    .format_class = format_class
+
+static const struct cost_kind kind = { KIND("event") };
+static const struct cost_kind exact_kind = { KIND("exact"), .exact = true };
 
 static void
 configure(bool flight, int log_us)
@@ -467,6 +458,7 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
     struct cost_account *account;
     struct cost_recorder *recorder;
 
+    config.apply = cost_flight_apply;
     set_clock(1);
     account = cost_account_create(&kind, "stays", NULL);
     recorder = cost_recorder_create(account, "main");

@@ -31,12 +31,12 @@ def _block(kind: int, body: bytes) -> bytes:
 
 def comment(event: Dict[str, Any], pid: int) -> str:
     """Returns what is known of an upcall, in the form of upcall_monitor.py."""
-    stages = {name: text.us(ns, "us").replace(" ", "")
-              for name, ns in event.get("stages_ns", {}).items()}
+    times = {"total": event["total_ns"], **event.get("stages_ns", {})}
     fields = {"comm": event["thread"], "pid": pid,
               "upcall_type": event["class"],
-              "total": text.us(event["total_ns"], "us").replace(" ", ""),
-              **stages, "cause": event["cause"].replace(" ", "-")}
+              **{name: text.us(ns, "us").replace(" ", "")
+                 for name, ns in times.items()},
+              "cause": event["cause"].replace(" ", "-")}
     return (" ".join(f"{name}={value}" for name, value in fields.items())
             + "\n" + event["details"]["flow"])
 
