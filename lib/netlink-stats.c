@@ -32,7 +32,6 @@
 #include "openvswitch/ofpbuf.h"
 #include "ovs-thread.h"
 #include "rtnetlink.h"
-#include "simap.h"
 #include "socket-util.h"
 #include "util.h"
 
@@ -67,9 +66,9 @@ struct netlink_stats_pass {
     struct netlink_stats *stats;
     size_t n, allocated;
 
-    /* The ifindexes of devices, by name.  Emptied when rtnetlink_run() calls
-     * 'notifier' because a link has changed. */
-    struct simap ifindexes;
+    /* The generation of ifindexes.  A new one begins when rtnetlink_run()
+     * calls 'notifier' because a link has changed.  Never 0. */
+    unsigned int generation;
     struct nln_notifier *notifier;
 };
 
@@ -132,24 +131,26 @@ netlink_stats_link_changed(const struct rtnetlink_change *c OVS_UNUSED,
 {
     struct netlink_stats_pass *p = p_;
 
-    simap_clear(&p->ifindexes);
+    p->generation += p->generation == UINT_MAX ? 2 : 1;
 }
 
 /* Returns the ifindex of device 'name', or 0 if there is none. */
 static int
-netlink_stats_get_ifindex(struct netlink_stats_pass *p, const char *name)
+netlink_stats_get_ifindex(const struct netlink_stats_pass *p, const char *name,
+                          struct netlink_stats_device *device)
 {
-    int ifindex = simap_get(&p->ifindexes, name);
     struct ifreq ifr;
 
-    if (!ifindex && strlen(name) < IFNAMSIZ
-        && !af_inet_ifreq_ioctl(name, &ifr, SIOCGIFINDEX, "SIOCGIFINDEX")) {
-        ifindex = ifr.ifr_ifindex;
-        if (p->notifier) {
-            simap_put(&p->ifindexes, name, ifindex);
+    if (!p->notifier || device->generation != p->generation) {
+        device->ifindex = 0;
+        if (strlen(name) < IFNAMSIZ
+            && !af_inet_ifreq_ioctl(name, &ifr, SIOCGIFINDEX,
+                                    "SIOCGIFINDEX")) {
+            device->ifindex = ifr.ifr_ifindex;
         }
+        device->generation = p->generation;
     }
-    return ifindex;
+    return device->ifindex;
 }
 
 /* Begins a pass of this thread. */
@@ -160,7 +161,7 @@ netlink_stats_begin(void)
 
     ovs_assert(!p->active);
     if (!p->notifier) {
-        simap_init(&p->ifindexes);
+        p->generation++;
         p->notifier = rtnetlink_notifier_create(netlink_stats_link_changed,
                                                 p);
     }
@@ -188,9 +189,10 @@ netlink_stats_end(void)
 
 /* Returns the "struct rtnl_link_stats64" of device 'name' that was read in
  * this pass, which is valid until the end of the pass.  Returns NULL if the
- * kernel has to be asked, also if no pass has begun. */
+ * kernel has to be asked, also if no pass has begun.  'device' is what passes
+ * remember about that device. */
 const void *
-netlink_stats_find(const char *name)
+netlink_stats_find(const char *name, struct netlink_stats_device *device)
 {
     struct netlink_stats_pass *p = pass_get();
     const struct netlink_stats *s;
@@ -208,7 +210,7 @@ netlink_stats_find(const char *name)
         return NULL;
     }
 
-    ifindex = netlink_stats_get_ifindex(p, name);
+    ifindex = netlink_stats_get_ifindex(p, name, device);
     HMAP_FOR_EACH_WITH_HASH (s, node, hash_int(ifindex, 0), &p->devices) {
         if (s->ifindex == ifindex) {
             COVERAGE_INC(netlink_stats_found);

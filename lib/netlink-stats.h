@@ -42,8 +42,15 @@
  * renamed or made again, may use passes.  Other threads may call
  * netlink_stats_find(), which finds nothing. */
 
+/* What passes remember about a device.  All zeros at first. */
+struct netlink_stats_device {
+    int ifindex;                /* 0 if there is none. */
+    unsigned int generation;    /* Of 'ifindex'. */
+};
+
 void netlink_stats_begin(void);
 void netlink_stats_end(void);
-const void *netlink_stats_find(const char *name);
+const void *netlink_stats_find(const char *name,
+                               struct netlink_stats_device *);
 
 #endif /* netlink-stats.h */
