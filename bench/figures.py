@@ -169,6 +169,39 @@ def kernel(results: List[Result]) -> Table:
                   "confidence"], rows)
 
 
+def totals(result: Result) -> List[Tuple[str, Any]]:
+    """Returns the distribution of 'total' of each variant, of all storms."""
+    distribution = drawing("distribution").Distribution
+    named = []
+    for name, storms_of in result.values.items():
+        total = distribution.from_json(storms_of[0])
+        for more in storms_of[1:]:
+            total.merge(distribution.from_json(more))
+        named.append((name, total))
+    return named
+
+
+def batches(results: List[Result]) -> str:
+    """What an upcall takes with each tree, and when it was done, as trees with
+    accounting reported it."""
+    base = next(iter(results[0].values))
+    rows = [[r.case, name, f"{median(ns):,.0f}",
+             *([base, *ratio_cells(r.ratio(name, base), 4)] if name != base
+               else [""] * 4)]
+            for r in results if r.unit == "ns"
+            for name, ns in r.values.items()]
+    tables = [Table(["an upcall, ns", "variant", "median", "against", "ratio",
+                     "interval", "confidence"], rows)]
+    rows = [[r.case, name, f"{total.mean / 1e3:,.0f}",
+             *(f"{total.percentile(p) / 1e3:,.0f}" for p in (50, 90, 99)),
+             f"{total.max / 1e3:,.0f}"]
+            for r in results if r.unit == "total" for name, total in totals(r)]
+    if rows:
+        tables.append(Table(["total, us", "variant", "mean", "p50", "p90",
+                             "p99", "max"], rows))
+    return "\n".join(table.narrow().rst() for table in tables)
+
+
 def txqueue(results: List[Result]) -> Table:
     """Rates, bursts and latencies."""
     def both(result: Result, digits: int) -> str:
@@ -196,9 +229,9 @@ def histogram(results: List[Result]) -> Table:
                              for of in (median, min, max))] for r in results])
 
 
-def stats_loop(results: List[Result]) -> Table:
-    return Table(["1,024 ports", "stock", "patched", "times faster",
-                  "interval", "confidence", "pairs"],
+def times_less(what: str, results: List[Result]) -> Table:
+    return Table([what, "stock", "patched", "times less", "interval",
+                  "confidence", "pairs"],
                  [[r.case, *(f"{median(ms):.2f} ms"
                              for ms in r.values.values()),
                    *ratio_cells(r.ratio("stock", "patched"), 2),
@@ -406,6 +439,7 @@ def forwarding(results: List[Result]) -> str:
 
 TABLES: Dict[str, Callable[[List[Result]], Union[Table, str]]] = {
     "addrs": lambda results: Table(addrs.HEADER, addrs.rows(results)),
+    "batches": batches,
     "ct": ct,
     "fleet": fleet,
     "flood": flood,
@@ -416,33 +450,44 @@ TABLES: Dict[str, Callable[[List[Result]], Union[Table, str]]] = {
     "learning": upcalls,
     "memory": lambda results: Table(memory.HEADER, memory.cells(results)),
     "pods": pods,
+    "port_changes": lambda results: times_less("1,152 ports", results),
     "recording": recording,
     "reports": lambda results: Table(scale.REPORTS_HEADER,
                                      scale.report_rows(results)),
     "rules": rules,
-    "stats_loop": stats_loop,
+    "stats_loop": lambda results: times_less("1,024 ports", results),
     "txqueue": txqueue,
     "upcalls": upcalls,
     "usdt": usdt,
 }
 
 
-def provenance(name: str, data: Dict[str, Dict], markdown: bool) -> str:
-    """Says with what 'data' was measured."""
+def fill(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, 79, subsequent_indent=indent,
+                         break_long_words=False, break_on_hyphens=False) + "\n"
+
+
+def machine_of(data: Dict[str, Dict]) -> str:
+    """Says on what 'data' was measured."""
     where, tree = data["machine"], data["trees"]["ovs"]
     machine = "virtual machine" if where["virtual"] else "no hypervisor"
-    text = (f"Made from ``bench/results/{name}.json``: ``{data['command']}``, "
-            f"{data['date']}, commit {data['commit']}; {where['cpu']}, "
-            f"{where['cores']} cores, {machine}, Linux {where['kernel']}, "
-            f"{tree['compiler']}, ``{tree['CFLAGS']}``; with the topics "
-            f"{tree['topics']}")
+    return (f"{where['cpu']}, {where['cores']} cores, {machine}, Linux "
+            f"{where['kernel']}, {tree['compiler']}, ``{tree['CFLAGS']}``")
+
+
+def command_of(data: Dict[str, Dict]) -> str:
+    return f"``{data['command']}``, {data['date']}, commit {data['commit']}"
+
+
+def provenance(name: str, data: Dict[str, Dict], markdown: bool) -> str:
+    """Says with what 'data' was measured."""
+    tree = data["trees"]["ovs"]
+    text = (f"Made from ``bench/results/{name}.json``: {command_of(data)}; "
+            f"{machine_of(data)}; with the topics {tree['topics']}")
     if tree.get("patches"):
         text += f", of their patches only {tree['patches']}"
     text += "."
-    if markdown:
-        return text.replace("``", "`") + "\n"
-    return textwrap.fill(text, 79, break_long_words=False,
-                         break_on_hyphens=False) + "\n"
+    return text.replace("``", "`") + "\n" if markdown else fill(text)
 
 
 def load(name: str) -> Dict[str, Any]:
@@ -457,9 +502,13 @@ def make_alone() -> str:
     data = {alone.name: load(alone.name) for alone in ALONE}
     results = {name: of["results"][name.partition("-")[0]]
                for name, of in data.items()}
-    return ("\n" + alone_table(results).rst() + "\n"
-            + "\n".join(provenance(name, of, False)
-                        for name, of in data.items()) + "\n")
+    machines: Dict[str, List[str]] = {}
+    for name, of in data.items():
+        machines.setdefault(machine_of(of), []).append(fill(
+            f"- {of['trees']['ovs']['patches']}: {command_of(of)}", "  "))
+    return "\n" + alone_table(results).rst() + "\n" + "".join(
+        fill(f"Made on {machine}:") + "\n" + "".join(lines) + "\n"
+        for machine, lines in machines.items())
 
 
 def best_and_worst(ratios: List[Tuple[str, str]], of: str) -> str:
@@ -515,6 +564,35 @@ def make_summary() -> str:
         "[output-queues.rst](bench/output-queues.rst) have all of it.\n")
 
 
+def drawing(module: str) -> Any:
+    """Returns a module of ovs-cost, of this tree: the installed package of
+    this name need not have it."""
+    package = types.ModuleType("ovs")
+    package.__path__ = [str(TOP / "python/ovs")]
+    with mock.patch.dict(sys.modules, {"ovs": package}):
+        return importlib.import_module(f"ovs.cost.{module}")
+
+
+def picture(height: float, *parts: str) -> str:
+    """Returns a file with a drawing, in light colors."""
+    svg = drawing("svg")
+    style = re.sub(r"var\(--(\w+)\)", lambda m: svg.LIGHT[m[1]], svg.STYLE)
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{svg.WIDTH}" '
+        f'height="{height}"><!-- SPDX-License-Identifier: Apache-2.0 -->'
+        f'<style>{style}</style>'
+        f'<rect width="{svg.WIDTH}" height="{height}" fill="#fff"/>',
+        *parts]) + "\n</svg>\n"
+
+
+def batches_chart(result: Result) -> str:
+    """Returns a picture of when upcalls were done, by size of the batches."""
+    svg = drawing("svg")
+    boxes = svg.box_plots([(f"batches of {name}", total)
+                           for name, total in totals(result)], svg.time_label)
+    return picture(svg.TOP + 32 * len(result.values) + svg.BOTTOM, boxes)
+
+
 def forwarding_chart(results: List[Result], n_out: int) -> str:
     """Returns a picture of the share of a processor by packets a second."""
     series: Dict[str, List[Tuple[float, float]]] = {}
@@ -524,23 +602,14 @@ def forwarding_chart(results: List[Result], n_out: int) -> str:
             for name, shares in values.items():
                 series.setdefault(name, []).append(
                     (median(cases[case, "pps"][name]), median(shares) * 100))
-    # The installed package of this name need not have it.
-    package = types.ModuleType("ovs")
-    package.__path__ = [str(TOP / "python/ovs")]
-    with mock.patch.dict(sys.modules, {"ovs": package}):
-        svg = importlib.import_module("ovs.cost.svg")
+    svg = drawing("svg")
     points = [point for line in series.values() for point in line]
     width, height = svg.WIDTH, 300
     x = svg.log_axis(min(p[0] for p in points), max(p[0] for p in points),
                      svg.LEFT, width - svg.RIGHT, svg.number_label)
     y = svg.linear_axis(max(100, *(p[1] for p in points)),
                         height - svg.BOTTOM, svg.TOP, lambda v: f"{v:.0f}%")
-    style = re.sub(r"var\(--(\w+)\)", lambda m: svg.LIGHT[m[1]], svg.STYLE)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
-             f'height="{height}"><!-- SPDX-License-Identifier: Apache-2.0 -->'
-             f'<style>{style}</style>'
-             f'<rect width="{width}" height="{height}" fill="#fff"/>',
-             *svg._frame(x, y, height)]
+    parts = svg._frame(x, y, height)
     for i, (name, line) in enumerate(series.items()):
         path = " ".join(f"{x.position(a):.1f},{y.position(b):.1f}"
                         for a, b in sorted(line))
@@ -548,14 +617,17 @@ def forwarding_chart(results: List[Result], n_out: int) -> str:
                   f'points="{path}"/><text x="{svg.LEFT + 12}" '
                   f'y="{svg.TOP + 20 * (i + 1)}" fill="currentColor" '
                   f'font-family="sans-serif">{svg.escape(name)}</text></g>']
-    return "\n".join(parts) + "\n</svg>\n"
+    return picture(height, *parts)
 
 
 def charts() -> Dict[Path, str]:
     """Returns the pictures that documents have."""
     results = load("forwarding")["results"]["forwarding"]
-    return {TOP / f"bench/forwarding-{n}.svg": forwarding_chart(results, n)
-            for n in (1, 2)}
+    learning = load("batches")["results"]["batches"]
+    return {**{TOP / f"bench/forwarding-{n}.svg": forwarding_chart(results, n)
+               for n in (1, 2)},
+            **{TOP / f"bench/batches-{r.case.split()[0]}.svg": batches_chart(r)
+               for r in learning if r.unit == "total"}}
 
 
 class Theirs(NamedTuple):

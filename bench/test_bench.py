@@ -358,7 +358,7 @@ class Figures(unittest.TestCase):
             "0.0%", "2001, 2", "1", "1"]])
 
     def test_stats_loop(self) -> None:
-        table = figures.stats_loop([Result(
+        table = figures.times_less("1,024 ports", [Result(
             "veth, idle loop", "ms", {"stock": [13.5], "patched": [9]})])
         self.assertEqual(table.rows, [["veth, idle loop", "13.50 ms",
                                        "9.00 ms", "1.50", "1.50 to 1.50",
