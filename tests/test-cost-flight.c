@@ -449,6 +449,12 @@ check_concurrent(struct cost_account *account)
         latch_destroy(&writers[i].exit);
     }
     configure(false, 0);
+
+    /* Recorders are freed by RCU, later. */
+    for (int i = 0; i < 10000 && cost_memory_used() >= memory + 40000; i++) {
+        ovsrcu_quiesce();
+        xnanosleep(1000000);
+    }
     ovs_assert(cost_memory_used() < memory + 40000);
 }
 
