@@ -41,7 +41,7 @@ class PortsSwitch(Switch):
         self.timeout = 300
         self.cases: Dict[str, Callable[[int], object]] = {
             "port": lambda i: self.vsctl(
-                *((["add-port", "br0"], ["del-port"])[i % 2]), "more"),
+                "del-port" if i % 2 else "add-port", "br0", "more"),
             "device": lambda i: self.ip(
                 "link del other" if i % 2 else
                 "link add other type veth peer name peer"),
