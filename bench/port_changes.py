@@ -11,7 +11,7 @@ flags    a flag of a port's device changes
 request  ovs-appctl asks for the version
 route    a route is added or deleted, 20 ms after the one before
 
-In each pair, processes of both trees take turns.
+In each pair, processes of all trees take turns.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from statistics import median
 from typing import Callable, Dict, List
 
 from machine import NotHere, Threads, read
-from report import Context, Result, ratio_line, table
+from report import Context, Result, times_less
 from runner import take_turns
 from switch import Switch
 
@@ -100,18 +99,11 @@ def run(context: Context) -> List[Result]:
 
     def measure(name: str, switch: PortsSwitch) -> None:
         for case in switch.cases:
-            times.setdefault(case, {"stock": [], "patched": []})[name].append(
+            times.setdefault(case, {}).setdefault(name, []).append(
                 switch.measure(case))
 
     take_turns(context, f"{N_PORTS} ports", PortsSwitch, measure)
     results = [Result(case, "ms", values) for case, values in times.items()]
-    print(table(["ms", "stock", "patched"],
-                [[result.case, *(f"{median(ms):.2f}"
-                                 for ms in result.values.values())]
-                 for result in results]))
-    for result in results:
-        print(ratio_line(f"stock/patched, {result.case}",
-                         result.ratio("stock", "patched"), None,
-                         f"goal: {GOAL} times less"
-                         if result.case == "port" else "", judge=False))
+    print(times_less("ms", results, lambda case, _: (
+        f"goal: {GOAL} times less" if case == "port" else "")))
     return results

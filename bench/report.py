@@ -6,10 +6,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import machine
 from stats import Ratio, describe_interval, ratio, verdict
@@ -24,6 +25,10 @@ class Result(NamedTuple):
 
     def ratio(self, above: str = "patched", below: str = "stock") -> Ratio:
         return ratio(self.values[above], self.values[below])
+
+
+# Trees that take turns: stock Open vSwitch, with some of the patches, with all.
+TREES = ("stock", "before", "patched")
 
 
 @dataclass
@@ -120,6 +125,20 @@ def ratio_cells(r: Ratio, digits: int = 3) -> List[str]:
     return [f"{r.median:.{digits}f}",
             f"{r.low:.{digits}f} to {r.high:.{digits}f}",
             f"{int(r.coverage * 1000) / 10:.1f}%"]
+
+
+def times_less(unit: str, results: Sequence[Result],
+               note: Callable[[str, Ratio], str]) -> str:
+    """Returns what each tree takes, and how many times less it is than stock;
+    'note' returns what to say of a case."""
+    trees = [tree for tree in TREES if tree in results[0].values]
+    ratios = {r.case: r.ratio("stock", "patched") for r in results}
+    return "\n".join([
+        table([unit, *trees],
+              [[r.case, *(f"{statistics.median(r.values[tree]):.2f}"
+                          for tree in trees)] for r in results]), "",
+        *(ratio_line(f"stock/patched, {case}", r, None, note(case, r),
+                     judge=False) for case, r in ratios.items())])
 
 
 def ratio_line(name: str, r: Ratio, budget: Optional[float],

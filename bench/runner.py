@@ -43,6 +43,7 @@ def make_parser(program: str, doc: str,
                         help="also write everything measured to FILE")
     parser.add_argument("--quiet", action="store_true",
                         help="print results only")
+    parser.set_defaults(before=None)
     return parser
 
 
@@ -59,11 +60,10 @@ def print_machine(facts: Dict[str, object],
     for name, tree in trees.items():
         print(f"{name:<8} Open vSwitch {tree['PACKAGE_VERSION']}, "
               f"{tree['CC']} {tree['CFLAGS']}")
-    stock, ovs = ({**tree, "topics": "", "patches": ""}
-                  for tree in trees.values())
-    if stock != ovs:
+    if len({str({**tree, "topics": "", "patches": ""})
+            for tree in trees.values()}) > 1:
         print("The trees were built in different ways: comparing stock with "
-              "the other means little.")
+              "the others means little.")
 
 
 def run_all(parser: argparse.ArgumentParser, args: argparse.Namespace,
@@ -73,12 +73,15 @@ def run_all(parser: argparse.ArgumentParser, args: argparse.Namespace,
         if name not in benchmarks:
             parser.error(f"no benchmark \"{name}\"; there are "
                          + ", ".join(benchmarks))
-    for tree in (args.stock, args.ovs):
+    trees = {"stock": args.stock, "ovs": args.ovs}
+    if args.before:
+        trees["before"] = args.before
+    for tree in trees.values():
         if not (tree / "vswitchd/ovs-vswitchd").is_file():
             parser.error(f"{tree} is not a built tree of Open vSwitch")
     facts = machine.describe()
-    print_machine(facts, {"stock": machine.describe_tree(args.stock),
-                          "ovs": machine.describe_tree(args.ovs)})
+    print_machine(facts, {name: machine.describe_tree(tree)
+                          for name, tree in trees.items()})
 
     results: Dict[str, List[Result]] = {}
     left_out: Dict[str, str] = {}
@@ -101,7 +104,7 @@ def run_all(parser: argparse.ArgumentParser, args: argparse.Namespace,
 
     if args.json and results:
         write_json(args.json, f"{parser.prog} STOCKDIR OVSDIR", sys.argv[3:],
-                   {"stock": args.stock, "ovs": args.ovs}, results,
+                   trees, results,
                    machine=facts, left_out=left_out, failed=failed)
     return 1 if failed else 0
 
@@ -109,10 +112,12 @@ def run_all(parser: argparse.ArgumentParser, args: argparse.Namespace,
 def take_turns(context: Context, what: str, create: Callable[..., Any],
                measure: Callable[[str, Any], None],
                finish: Callable[[Any], None] = lambda _switch: None) -> None:
-    """Has 'create' make a switch of each tree in a directory, sets both up,
+    """Has 'create' make a switch of each tree in a directory, sets all up,
     and calls 'measure' with the tree's name and the switch, for each pair, in
     turns; then 'finish' with each switch."""
     trees = {"stock": context.stock, "patched": context.ovs}
+    if context.args.before:
+        trees["before"] = context.args.before.resolve()
     with contextlib.ExitStack() as stack:
         switches = {}
         for name, tree in trees.items():

@@ -363,6 +363,11 @@ class Figures(unittest.TestCase):
         self.assertEqual(table.rows, [["veth, idle loop", "13.50 ms",
                                        "9.00 ms", "1.50", "1.50 to 1.50",
                                        "0.0%", "1"]])
+        table = figures.times_less("1,152 ports", [Result(
+            "port", "ms", {"before": [50], "patched": [20], "stock": [60]})])
+        self.assertEqual(table.header[1:4], ["stock", "before", "patched"])
+        self.assertEqual(table.rows[0][1:5],
+                         ["60.00 ms", "50.00 ms", "20.00 ms", "3.00"])
 
     def test_pods(self) -> None:
         text = figures.pods([

@@ -127,7 +127,7 @@ netlink_stats_dump(struct netlink_stats_pass *p OVS_UNUSED)
 
 static void
 netlink_stats_link_changed(const struct rtnetlink_change *c OVS_UNUSED,
-                             void *p_)
+                           void *p_)
 {
     struct netlink_stats_pass *p = p_;
 
