@@ -34,7 +34,7 @@ import scale                                                   # noqa: E402
 import txqueue as tx_queues                                    # noqa: E402
 import upcalls as storms                                       # noqa: E402
 import usdt as probes                                          # noqa: E402
-from report import (TREES, Result, number, ratio_cells,        # noqa: E402
+from report import (Result, by_patches, number, ratio_cells,   # noqa: E402
                     read_json)
 from stats import Ratio                                        # noqa: E402
 
@@ -231,10 +231,10 @@ def histogram(results: List[Result]) -> Table:
 
 
 def times_less(what: str, results: List[Result]) -> Table:
-    trees = [tree for tree in TREES if tree in results[0].values]
-    return Table([what, *trees, "times less", "interval", "confidence",
-                  "pairs"],
-                 [[r.case, *(f"{median(r.values[tree]):.2f} ms"
+    trees = by_patches(results[0])
+    return Table([f"{what}, ms", *trees, "times less", "interval",
+                  "confidence", "pairs"],
+                 [[r.case, *(f"{median(r.values[tree]):.2f}"
                              for tree in trees),
                    *ratio_cells(r.ratio("stock", "patched"), 2),
                    str(len(r.values["stock"]))] for r in results])
@@ -488,9 +488,6 @@ def provenance(name: str, data: Dict[str, Dict], markdown: bool) -> str:
             f"{machine_of(data)}; with the topics {tree['topics']}")
     if tree.get("patches"):
         text += f", of their patches only {tree['patches']}"
-    if "before" in data["trees"]:
-        patches = data["trees"]["before"]["patches"].replace(",", ", ")
-        text += f"; before with the patches {patches}"
     text += "."
     return text.replace("``", "`") + "\n" if markdown else fill(text)
 

@@ -27,10 +27,6 @@ class Result(NamedTuple):
         return ratio(self.values[above], self.values[below])
 
 
-# Trees that take turns: stock Open vSwitch, with some of the patches, with all.
-TREES = ("stock", "before", "patched")
-
-
 @dataclass
 class Context:
     """What a benchmark gets."""
@@ -127,11 +123,17 @@ def ratio_cells(r: Ratio, digits: int = 3) -> List[str]:
             f"{int(r.coverage * 1000) / 10:.1f}%"]
 
 
+def by_patches(result: Result) -> List[str]:
+    """Returns the trees that 'result' is of, that with most patches last."""
+    return sorted(result.values, key=lambda tree: (
+        tree == "patched", tree != "stock", tree))
+
+
 def times_less(unit: str, results: Sequence[Result],
                note: Callable[[str, Ratio], str]) -> str:
     """Returns what each tree takes, and how many times less it is than stock;
     'note' returns what to say of a case."""
-    trees = [tree for tree in TREES if tree in results[0].values]
+    trees = by_patches(results[0])
     ratios = {r.case: r.ratio("stock", "patched") for r in results}
     return "\n".join([
         table([unit, *trees],

@@ -43,8 +43,14 @@ def make_parser(program: str, doc: str,
                         help="also write everything measured to FILE")
     parser.add_argument("--quiet", action="store_true",
                         help="print results only")
-    parser.set_defaults(before=None)
+    parser.set_defaults(before=[])
     return parser
+
+
+def between(args: argparse.Namespace) -> Dict[str, Path]:
+    """Returns the trees that have some of the patches, by the last one."""
+    return {machine.describe_tree(tree)["patches"].split(",")[-1] or "before":
+            tree.resolve() for tree in args.before}
 
 
 def print_machine(facts: Dict[str, object],
@@ -73,12 +79,10 @@ def run_all(parser: argparse.ArgumentParser, args: argparse.Namespace,
         if name not in benchmarks:
             parser.error(f"no benchmark \"{name}\"; there are "
                          + ", ".join(benchmarks))
-    trees = {"stock": args.stock, "ovs": args.ovs}
-    if args.before:
-        trees["before"] = args.before
-    for tree in trees.values():
+    for tree in args.stock, args.ovs, *args.before:
         if not (tree / "vswitchd/ovs-vswitchd").is_file():
             parser.error(f"{tree} is not a built tree of Open vSwitch")
+    trees = {"stock": args.stock, "ovs": args.ovs, **between(args)}
     facts = machine.describe()
     print_machine(facts, {name: machine.describe_tree(tree)
                           for name, tree in trees.items()})
@@ -115,9 +119,8 @@ def take_turns(context: Context, what: str, create: Callable[..., Any],
     """Has 'create' make a switch of each tree in a directory, sets all up,
     and calls 'measure' with the tree's name and the switch, for each pair, in
     turns; then 'finish' with each switch."""
-    trees = {"stock": context.stock, "patched": context.ovs}
-    if context.args.before:
-        trees["before"] = context.args.before.resolve()
+    trees = {"stock": context.stock, **between(context.args),
+             "patched": context.ovs}
     with contextlib.ExitStack() as stack:
         switches = {}
         for name, tree in trees.items():
