@@ -230,14 +230,21 @@ def histogram(results: List[Result]) -> Table:
                              for of in (median, min, max))] for r in results])
 
 
-def times_less(what: str, results: List[Result]) -> Table:
+def times_less(what: str, results: List[Result]) -> str:
+    """What stock takes, and all patches, and trees between the two."""
+    tables = [Table([what, "stock", "patched", "times less", "interval",
+                     "confidence", "pairs"],
+                    [[r.case, *(f"{median(r.values[tree]):.2f} ms"
+                                for tree in ("stock", "patched")),
+                      *ratio_cells(r.ratio("stock", "patched"), 2),
+                      str(len(r.values["stock"]))] for r in results])]
     trees = by_patches(results[0])
-    return Table([f"{what}, ms", *trees, "times less", "interval",
-                  "confidence", "pairs"],
-                 [[r.case, *(f"{median(r.values[tree]):.2f}"
-                             for tree in trees),
-                   *ratio_cells(r.ratio("stock", "patched"), 2),
-                   str(len(r.values["stock"]))] for r in results])
+    if len(trees) > 2:
+        tables.append(Table(
+            ["ms, patches up to", *trees],
+            [[r.case, *(f"{median(r.values[tree]):.2f}" for tree in trees)]
+             for r in results]))
+    return "\n".join(table.narrow().rst() for table in tables)
 
 
 def usdt(results: List[Result]) -> Table:
@@ -273,6 +280,17 @@ ALONE = [
     Alone("stats_loop-0417", ["kernel, idle loop"], ["kernel, busy loop"]),
     Alone("flood-0420", ["stats, dummy 100", "stats, tap 100"],
           ["wake-up, dummy 100", "flood, dummy 100"]),
+    Alone("port_changes-0430", ["port"], ["request"]),
+    Alone("port_changes-0435", ["flags", "port"], ["request"]),
+    Alone("port_changes-0440", ["port"], ["route"]),
+    Alone("port_changes-0441", ["route"], ["request"]),
+    Alone("port_changes-0442", ["route"], ["port"]),
+    Alone("port_changes-0443", ["route"], ["request"]),
+    Alone("port_changes-0444", ["route"], ["request"]),
+    Alone("port_changes-0445", ["device"], ["flags"]),
+    Alone("port_changes-0450", ["request"], ["port"]),
+    Alone("stats_loop-0460", ["veth, idle loop", "tap, idle loop"],
+          ["veth, step", "tap, step"]),
 ]
 # How large a value of a unit is in the table of all of them, what it is called
 # there, and its decimals.
