@@ -82,6 +82,8 @@ def run_all(parser: argparse.ArgumentParser, args: argparse.Namespace,
     for tree in args.stock, args.ovs, *args.before:
         if not (tree / "vswitchd/ovs-vswitchd").is_file():
             parser.error(f"{tree} is not a built tree of Open vSwitch")
+    if args.json and not args.json.resolve().parent.is_dir():
+        parser.error(f"there is no directory for {args.json}")
     trees = {"stock": args.stock, "ovs": args.ovs, **between(args)}
     facts = machine.describe()
     print_machine(facts, {name: machine.describe_tree(tree)
