@@ -6,10 +6,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import machine
@@ -35,6 +35,8 @@ class Context:
     directory: Path             # For temporary files.
     args: argparse.Namespace
     started: float = 0.0
+    # Trees with some of the patches, by the last one.
+    between: Dict[str, Path] = field(default_factory=dict)
 
     def progress(self, message: str) -> None:
         """Says what is going on, unless that is not wanted."""
@@ -137,7 +139,7 @@ def times_less(unit: str, results: Sequence[Result],
     ratios = {r.case: r.ratio("stock", "patched") for r in results}
     return "\n".join([
         table([unit, *trees],
-              [[r.case, *(f"{statistics.median(r.values[tree]):.2f}"
+              [[r.case, *(f"{median(r.values[tree]):.2f}"
                           for tree in trees)] for r in results]), "",
         *(ratio_line(f"stock/patched, {case}", r, None, note(case, r),
                      judge=False) for case, r in ratios.items())])

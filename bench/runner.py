@@ -84,7 +84,11 @@ def run_all(parser: argparse.ArgumentParser, args: argparse.Namespace,
             parser.error(f"{tree} is not a built tree of Open vSwitch")
     if args.json and not args.json.resolve().parent.is_dir():
         parser.error(f"there is no directory for {args.json}")
-    trees = {"stock": args.stock, "ovs": args.ovs, **between(args)}
+    some = between(args)
+    if len(some) < len(args.before):
+        parser.error("two trees end with the same patch: "
+                     + " ".join(map(str, args.before)))
+    trees = {"stock": args.stock, "ovs": args.ovs, **some}
     facts = machine.describe()
     print_machine(facts, {name: machine.describe_tree(tree)
                           for name, tree in trees.items()})
@@ -98,7 +102,7 @@ def run_all(parser: argparse.ArgumentParser, args: argparse.Namespace,
         try:
             results[name] = benchmarks[name](Context(
                 args.stock.resolve(), args.ovs.resolve(), directory, args,
-                time.monotonic()))
+                time.monotonic(), some))
         except machine.NotHere as error:
             left_out[name] = str(error)
             print(f"  left out: {error}")
@@ -121,7 +125,7 @@ def take_turns(context: Context, what: str, create: Callable[..., Any],
     """Has 'create' make a switch of each tree in a directory, sets all up,
     and calls 'measure' with the tree's name and the switch, for each pair, in
     turns; then 'finish' with each switch."""
-    trees = {"stock": context.stock, **between(context.args),
+    trees = {"stock": context.stock, **context.between,
              "patched": context.ovs}
     with contextlib.ExitStack() as stack:
         switches = {}
