@@ -17,20 +17,19 @@
 #ifndef NETLINK_STATS_H
 #define NETLINK_STATS_H 1
 
-/* Statistics of many network devices, read with rtnetlink.
- * ========================================================
+/* Statistics of network devices, read with RTM_GETSTATS.
+ * ======================================================
  *
- * To ask the kernel for the statistics of one device after the other takes
- * several times as long as one dump of those of all devices.  A thread that
- * needs the statistics of many devices calls netlink_stats_begin(), asks for
- * each device, and calls netlink_stats_end().  This is a pass.  The dump is
- * made when the first device of a pass is asked for, and forgotten at its end.
+ * The answer to RTM_GETLINK has everything that the kernel knows about a
+ * device; the answer to RTM_GETSTATS has the statistics alone.
  *
- * There is no dump if the pass before asked for few devices, or for few of
- * those that the kernel has.  A device that is not in the dump has to be asked
- * for alone: one that is newer, any device if the kernel knows no such dump
- * (Linux before 4.7), and one that was skipped because devices have changed
- * during the dump.
+ * A thread that needs the statistics of many devices calls
+ * netlink_stats_begin(), netlink_stats_get() for each device, and
+ * netlink_stats_end().  This is a pass.  The first netlink_stats_get() of a
+ * pass reads the statistics of all devices with one dump, unless the pass
+ * before asked for few devices, or for few of those that the kernel has.  A
+ * device that is not in the dump is asked for alone.  The dump is forgotten at
+ * the end of the pass.
  *
  * These functions are Linux specific.
  *
@@ -38,19 +37,12 @@
  * Thread-safety
  * =============
  *
- * Only the thread that calls rtnetlink_run(), which tells of devices that were
- * renamed or made again, may use passes.  Other threads may call
- * netlink_stats_find(), which finds nothing. */
+ * Thread-safe.  A pass belongs to the thread that begins it. */
 
-/* What passes remember about a device.  All zeros at first. */
-struct netlink_stats_device {
-    int ifindex;                /* 0 if there is none. */
-    unsigned int generation;    /* Of 'ifindex'. */
-};
+#include <stddef.h>
 
+int netlink_stats_get(int ifindex, void *stats, size_t size);
 void netlink_stats_begin(void);
 void netlink_stats_end(void);
-const void *netlink_stats_find(const char *name,
-                               struct netlink_stats_device *);
 
 #endif /* netlink-stats.h */

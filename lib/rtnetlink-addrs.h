@@ -25,20 +25,9 @@
 /* IP addresses of network devices, read with rtnetlink.
  * =====================================================
  *
- * getifaddrs() reads everything that the kernel knows of all links and all
- * addresses, to find the addresses of one device.  Here, the kernel is asked
- * for one device's addresses only, so that the cost does not depend on how
- * many other devices there are.  After a few devices, the kernel is asked for
- * the addresses of all devices, but not for their links, so that the number of
- * Netlink requests does not grow with the number of devices.
- *
- * The kernel answers in messages of at most 32 kB.  If a device has so many
- * IPv4 or IPv6 addresses that one message does not hold them, and they change
- * while they are being read, then the kernel may skip an address that is there
- * all the time; and it does not say so if it was asked for one device.  Then,
- * and if the kernel can't select a device (Linux before 4.20), the addresses
- * of all devices are read, again if the kernel says that they have changed
- * meanwhile, and kept for all of them.
+ * getifaddrs() reads all that the kernel knows about all links, and then all
+ * addresses.  Most of the time goes to the statistics of the links.  Here, the
+ * kernel is asked for the addresses alone.
  *
  * These functions are Linux specific.
  *
@@ -56,13 +45,12 @@ struct rtnetlink_addrs {
     size_t allocated;
 };
 
-/* What has been read. */
+/* The addresses of all devices, or nothing. */
 struct rtnetlink_addrs_cache {
     struct shash devices;               /* Contains "struct
                                          * rtnetlink_addrs"s. */
     size_t n_addrs;                     /* Of all devices. */
-    bool complete;                      /* Do devices that are not there have
-                                         * no addresses? */
+    bool complete;                      /* Have addresses been read? */
 };
 
 #define RTNETLINK_ADDRS_CACHE_INITIALIZER(CACHE) \

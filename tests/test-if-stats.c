@@ -22,9 +22,7 @@
 #include <stdlib.h>
 
 #include "coverage.h"
-#include "if-notifier.h"
 #include "netdev.h"
-#include "openvswitch/poll-loop.h"
 #include "ovstest.h"
 #include "util.h"
 
@@ -52,7 +50,10 @@ test_if_stats(int argc, char *argv[])
     ovs_assert(argc > 3);
     netdevs = xmalloc(n * sizeof *netdevs);
     for (size_t i = 0; i < n; i++) {
-        ovs_assert(!netdev_open(argv[3 + i], "system", &netdevs[i]));
+        enum netdev_flags flags;
+
+        ovs_assert(!netdev_open(argv[3 + i], "system", &netdevs[i])
+                   && !netdev_get_flags(netdevs[i], &flags));
     }
 
     for (int pass = 0; pass < 3; pass++) {
@@ -61,7 +62,6 @@ test_if_stats(int argc, char *argv[])
         if (pass == 2) {
             run(argv[1]);
         }
-        if_notifier_run();
         netdev_stats_begin();
         for (size_t i = 0; i < n; i++) {
             struct netdev_stats stats;
@@ -76,9 +76,6 @@ test_if_stats(int argc, char *argv[])
             }
         }
         netdev_stats_end();
-        if_notifier_wait();
-        poll_immediate_wake();
-        poll_block();
         printf("%u dumps, %u found, %"PRIu64" packets\n",
                counter_netlink_stats_dump.count(),
                counter_netlink_stats_found.count(), tx_packets);

@@ -811,8 +811,7 @@ def write_series(args: argparse.Namespace) -> None:
         cover = (TOP / f"patches/{topic}/0000-cover.txt").read_text()
         total = str(len(mails))
         (folder / "0000-cover.txt").write_text(
-            re.sub(r"\[PATCH \d+/\d+\]",
-                   f"[PATCH {'0' * len(total)}/{total}]", cover, count=1)
+            cover.replace(" 0/N]", f" {'0' * len(total)}/{total}]", 1)
             + "\n" + repo.out("diff", "--stat=72", "--summary",
                               "--no-renames", start, end) + "\n")
         if (repo.state()["about"]["base"] == REFERENCE

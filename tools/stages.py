@@ -61,8 +61,7 @@ KERNEL = [
     "system-upcall-cost-kernel.at: *: lost upcalls",
     "system-upcall-cost-kernel.at: *: a socket for each port",
     "system-interface.at: interface - statistics of *",
-    "system-netdev-addrs.at: netdev addrs - addresses of all kinds",
-    "system-netdev-addrs.at: netdev addrs - one device is read alone"]
+    "system-netdev-addrs.at: netdev addrs - addresses of all kinds"]
 
 # Tests of Open vSwitch with the kernel datapath.  All of them would take hours
 # where the machine is emulated.
