@@ -32,6 +32,12 @@
 
 #define N_EVENTS 256                    /* Of a thread. */
 #define N_KEPT 3                        /* Copies. */
+
+/* A reply has the latest events, so many, for the sake of the main thread: see
+ * lib/cost-report.c. */
+#define MAX_TEXT_EVENTS 256
+#define MAX_JSON_EVENTS 5000
+
 #define RESTART_MS 10000                /* From one to the next, at least. */
 #define END_MS 100                      /* For events to end, at least. */
 #define MIN_NS 10000                    /* A shorter event is left out if it is
@@ -381,6 +387,37 @@ event_to_json(const uint64_t *w, struct shash *names, uint64_t end_ns)
     return event;
 }
 
+/* Sorts times, the latest one first. */
+static int
+compare_times(const void *a_, const void *b_)
+{
+    const uint64_t *a = a_, *b = b_;
+
+    return *a < *b ? 1 : *a > *b ? -1 : 0;
+}
+
+/* Returns the time since which at most 'n' events of 'copy' ended, in
+ * ticks. */
+static uint64_t
+copy_since(const struct copy *copy, size_t n)
+{
+    uint64_t *ends = xmalloc(copy->n * N_EVENTS * sizeof *ends);
+    uint64_t since = 0;
+    size_t n_ends = 0;
+
+    for (size_t i = 0; i < copy->n; i++) {
+        for (size_t j = 0; j < copy->rings[i].n; j++) {
+            ends[n_ends++] = copy->rings[i].words[j][EVENT_END];
+        }
+    }
+    if (n_ends > n) {
+        qsort(ends, n_ends, sizeof *ends, compare_times);
+        since = ends[n] + 1;
+    }
+    free(ends);
+    return since;
+}
+
 /* Returns the events of 'copy' that ended at most 'max_ns' before, and after
  * 'since', in ticks, in JSON. */
 static struct json *
@@ -415,10 +452,10 @@ copy_to_json(const struct copy *copy, uint64_t max_ns, uint64_t since)
 
 /* Returns the reply of "cost/flight" in JSON: what there is of the last
  * 'last_s' seconds, or all if that is 0, or what was kept at the moment that
- * is number 'kept_number', 1 being the latest.  Returns NULL if there is no
- * such moment. */
+ * is number 'kept_number', 1 being the latest; of that, the latest 'max'
+ * events.  Returns NULL if there is no such moment. */
 struct json *
-cost_flight_to_json(int last_s, unsigned int kept_number)
+cost_flight_to_json(int last_s, unsigned int kept_number, size_t max)
 {
     uint64_t max_ns = last_s ? last_s * UINT64_C(1000000000)
                       : COST_CLOCK_MAX_NS;
@@ -447,6 +484,7 @@ cost_flight_to_json(int last_s, unsigned int kept_number)
         return NULL;
     }
 
+    since = MAX(since, copy_since(copy, max));
     json = cost_report_json_header("cost", "flight", NULL);
     json_object_put(json, "recording", json_boolean_create(now != OFF));
     json_object_put(json, "kept_us", moments);
@@ -471,7 +509,9 @@ static void
 do_flight(void *request_, struct unixctl_worker_reply *reply)
 {
     struct request *request = request_;
-    struct json *json = cost_flight_to_json(request->last_s, request->kept);
+    struct json *json = cost_flight_to_json(
+        request->last_s, request->kept,
+        reply->json ? MAX_JSON_EVENTS : MAX_TEXT_EVENTS);
 
     if (json) {
         json_to_ds(json, reply->json ? 0 : JSSF_PRETTY, &reply->body);

@@ -18,6 +18,7 @@
 #define COST_FLIGHT_H 1
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct json;
 struct smap;
@@ -54,6 +55,6 @@ struct smap;
 void cost_flight_init(void);
 void cost_flight_apply(const struct smap *other_config, bool enabled);
 void cost_flight_run(void);
-struct json *cost_flight_to_json(int last_s, unsigned int kept);
+struct json *cost_flight_to_json(int last_s, unsigned int kept, size_t max);
 
 #endif /* cost-flight.h */

@@ -199,7 +199,7 @@ check_main(const struct json *json, long long int first, long long int last)
 static void
 check_reply(long long int first, long long int last, size_t n_kept)
 {
-    struct json *json = cost_flight_to_json(0, 0);
+    struct json *json = cost_flight_to_json(0, 0, SIZE_MAX);
 
     check_main(json, first, last);
     ovs_assert(json_array_size(member(json, "kept_us")) == n_kept);
@@ -214,15 +214,15 @@ check_off(struct cost_recorder *recorder, bool before)
 
     configure(false, 0);
     record(recorder, 1000, 10, 0, true);
-    json = cost_flight_to_json(0, 0);
+    json = cost_flight_to_json(0, 0, SIZE_MAX);
     ovs_assert(!json_boolean(member(json, "recording")));
     ovs_assert(!json_array_size(member(json, "threads")));
     ovs_assert(!json_array_size(member(json, "kept_us")));
     json_destroy(json);
-    ovs_assert(!cost_flight_to_json(0, 1));
+    ovs_assert(!cost_flight_to_json(0, 1, SIZE_MAX));
     if (before) {
         configure(true, 0);
-        json = cost_flight_to_json(0, 0);
+        json = cost_flight_to_json(0, 0, SIZE_MAX);
         ovs_assert(!json_array_size(events_of(json, "main")));
         json_destroy(json);
     }
@@ -248,10 +248,15 @@ check_ring(struct cost_recorder *recorder)
 
     /* Those of the last seconds. */
     set_clock(UINT64_C(10000000000) + 499500);
-    json = cost_flight_to_json(10, 0);
+    json = cost_flight_to_json(10, 0, SIZE_MAX);
     check_main(json, 498, 499);
     json_destroy(json);
     set_clock(1000000);
+
+    /* The latest ones. */
+    json = cost_flight_to_json(0, 0, 10);
+    check_main(json, 490, 499);
+    json_destroy(json);
 }
 
 /* After an event that is slow, sampled or not, and others that have begun
@@ -278,8 +283,8 @@ check_stopped(struct cost_recorder *recorder)
     cost_flight_run();
 
     check_reply(506 - MAX_EVENTS, 505, 1);
-    ovs_assert(!cost_flight_to_json(0, 2));
-    json = cost_flight_to_json(0, 1);
+    ovs_assert(!cost_flight_to_json(0, 2, SIZE_MAX));
+    json = cost_flight_to_json(0, 1, SIZE_MAX);
     ovs_assert(number_of(json, "time_us") > 0);
     check_main(json, 503 - MAX_EVENTS, 502);
     for (int i = 0; i < MAX_EVENTS; i++) {
@@ -296,7 +301,7 @@ check_stopped(struct cost_recorder *recorder)
         timeval_warp(101);
         cost_flight_run();
     }
-    json = cost_flight_to_json(0, 3);
+    json = cost_flight_to_json(0, 3, SIZE_MAX);
     ovs_assert(json_array_size(member(json, "kept_us")) == 3);
     json_destroy(json);
     configure(true, 0);
@@ -315,7 +320,7 @@ check_trailing(struct cost_recorder *recorder)
     cost_span_lap(&span, FIRST, START + 530100);
     cost_span_lap(&span, APART, START + 539000);
     cost_span_finish(&span, START + 539000, 0, NULL, NULL);
-    json = cost_flight_to_json(0, 0);
+    json = cost_flight_to_json(0, 0, SIZE_MAX);
     events = events_of(json, "main");
     last = json_array_at(events, json_array_size(events) - 1);
     before = json_array_at(events, json_array_size(events) - 2);
@@ -337,7 +342,7 @@ check_names(void)
     struct json *json;
 
     record(recorder, 600000, 1, 1, true);
-    json = cost_flight_to_json(0, 0);
+    json = cost_flight_to_json(0, 0, SIZE_MAX);
     events = events_of(json, "main");
     ovs_assert(!strcmp("gone", json_string(member(
         json_array_at(events, json_array_size(events) - 1), "account"))));
@@ -346,7 +351,7 @@ check_names(void)
     json_destroy(json);
     cost_recorder_destroy(recorder);
     cost_account_destroy(account);
-    json = cost_flight_to_json(0, 0);
+    json = cost_flight_to_json(0, 0, SIZE_MAX);
     events = events_of(json, "main");
     ovs_assert(!shash_find(json_object(json_array_at(
         events, json_array_size(events) - 1)), "account"));
@@ -366,7 +371,7 @@ check_exact(void)
     record(recorder, 700000, 9990, 9, true);
     record(recorder, 720000, 9990, 10, true);
     record(recorder, 740000, 10, 10, true);
-    json = cost_flight_to_json(0, 0);
+    json = cost_flight_to_json(0, 0, SIZE_MAX);
     events = events_of(json, "main");
     for (int i = 1; i <= 2; i++) {
         const struct json *event = json_array_at(
@@ -425,7 +430,7 @@ check_concurrent(struct cost_account *account)
         configure(i % 16, 1);
         timeval_warp(10001);
         cost_flight_run();
-        json = cost_flight_to_json(0, i % 2);
+        json = cost_flight_to_json(0, i % 2, SIZE_MAX);
         if (!json) {
             continue;
         }
