@@ -32,6 +32,14 @@
 #include "ovs-thread.h"
 #include "util.h"
 
+/* Linux 4.0 and 4.7 have added these. */
+#ifndef RTM_NEWNSID
+#define RTM_NEWNSID 88
+#endif
+#ifndef RTM_NEWSTATS
+#define RTM_NEWSTATS 92
+#endif
+
 /* Families of messages, each of which has an account.  "rtnetlink" and
  * "generic" are for the rest of each protocol. */
 #define FAMILIES(FAMILY)                                                      \
