@@ -562,10 +562,12 @@ same_class(const char *a, const char *b)
     struct sset parts_a, parts_b;
     bool same;
 
+    if (strlen(a) != strlen(b) || strncmp(a, b, strcspn(a, "+"))) {
+        return false;
+    }
     sset_from_delimited_string(&parts_a, a, "+");
     sset_from_delimited_string(&parts_b, b, "+");
-    same = (strlen(a) == strlen(b) && !strncmp(a, b, strcspn(a, "+"))
-            && sset_equals(&parts_a, &parts_b));
+    same = sset_equals(&parts_a, &parts_b);
     sset_destroy(&parts_a);
     sset_destroy(&parts_b);
     return same;

@@ -27,12 +27,19 @@
 #include "util.h"
 
 /* All kinds of events share these classes.  A type of interface or message, or
- * a command, gets a class when it is first seen, or is "other" if none is
- * left. */
-#define N_CLASSES 96
+ * a command, gets the next one of its own kind when it is first seen, or is
+ * "other" if none is left: OVS has fewer of each. */
+enum {
+    ITERATION,
+    FIRST_TYPE,
+    FIRST_COMMAND = FIRST_TYPE + 64,
+    FIRST_MESSAGE = FIRST_COMMAND + 512,
+    OTHER = FIRST_MESSAGE + 256,
+    N_CLASSES
+};
 static const char *class_names[N_CLASSES] = {
-    [0] = "iteration",
-    [N_CLASSES - 1] = "other",
+    [ITERATION] = "iteration",
+    [OTHER] = "other",
 };
 
 /* Details of an iteration: interfaces updated and commands executed. */
@@ -93,23 +100,19 @@ static struct cost_span loop;
 static enum bridge_cost_stage loop_stage;
 static uint64_t loop_details[LOOP_N_DETAILS];
 
-/* Returns the class of 'name', a type of interface or message or a command. */
+/* Returns the class of 'name', one of those from 'first' up to 'end'. */
 static size_t
-get_class(const char *name)
+get_class(const char *name, size_t first, size_t end)
 {
-    static size_t n = 1, latest;
-
-    /* Most interfaces are of the same type as the one before. */
-    if (strcmp(name, class_names[latest])) {
-        latest = 0;
-        while (latest < n && strcmp(name, class_names[latest])) {
-            latest++;
+    for (size_t i = first; i < end; i++) {
+        if (!class_names[i]) {
+            class_names[i] = xstrdup(name);
         }
-        if (latest == n && n < N_CLASSES - 1) {
-            class_names[n++] = xstrdup(name);
+        if (!strcmp(name, class_names[i])) {
+            return i;
         }
     }
-    return latest;
+    return OTHER;
 }
 
 /* Stores in 'details' the 'n' 'strings', with spaces in between.  If they do
@@ -214,7 +217,8 @@ bridge_cost_iface_stop(struct cost_span *span, const char *name,
                        const char *type)
 {
     set_who(span, name, "");
-    cost_span_end(span, BRIDGE_COST_IFACE_ROW, get_class(type),
+    cost_span_end(span, BRIDGE_COST_IFACE_ROW,
+                  get_class(type, FIRST_TYPE, FIRST_COMMAND),
                   get_text_details, &name, 1);
     loop_details[N_INTERFACES]++;
 }
@@ -235,8 +239,9 @@ bridge_cost_trace_command(int argc, const char *argv[], bool done)
             get_text_details, argv + 1, argc - 1
         };
 
-        cost_span_finish(&span, cost_span_now(&loop), get_class(argv[0]), NULL,
-                         &details);
+        cost_span_finish(&span, cost_span_now(&loop),
+                         get_class(argv[0], FIRST_COMMAND, FIRST_MESSAGE),
+                         NULL, &details);
         loop_details[N_COMMANDS]++;
     }
 }
@@ -272,7 +277,8 @@ bridge_cost_trace_message(const char *peer, const struct ofp_header *oh,
         const char *text = name;
         const struct cost_details details = { get_text_details, &text, 1 };
 
-        cost_span_finish(&span, cost_span_now(&loop), get_class(type), NULL,
+        cost_span_finish(&span, cost_span_now(&loop),
+                         get_class(type, FIRST_MESSAGE, OTHER), NULL,
                          &details);
     }
 }

@@ -41,10 +41,9 @@ struct ofp_header;
  *   - "openflow": each event is the handling of an OpenFlow message, and each
  *     type of message is a class.
  *
- * Classes are given to names in the order in which they are first seen; those
- * for which there is no class any more are "other".  The recorders are there
- * as long as the process.  What begins while accounting is off is not
- * recorded.
+ * Types of interfaces, commands and messages have classes of their own, more
+ * than there are of each.  The recorders are there as long as the process.
+ * What begins while accounting is off is not recorded.
  *
  * Time that another account has, too, is not taken off a stage of the loop:
  * 'stats' includes the updates of interfaces, 'datapath' includes the upcalls
