@@ -18,7 +18,6 @@
 
 #include "cost-render.h"
 
-#include <ctype.h>
 #include <math.h>
 
 #include "cost-clock.h"
@@ -453,7 +452,8 @@ put_account(struct ds *s, const struct cost_report *report,
     struct cost_block *block = cost_book_sum(&account->total, view->class);
     uint64_t total = cost_block_events(block);
 
-    ds_put_format(s, "%s: ", account->name);
+    cost_put_name(s, account->name, false);
+    ds_put_cstr(s, ": ");
     cost_put_plural(s, total, account->kind->event);
     if (view->class != COST_ALL_CLASSES) {
         ds_put_cstr(s, " of class ");
@@ -485,7 +485,8 @@ put_account(struct ds *s, const struct cost_report *report,
 
         block = cost_book_sum(thread, view->class);
         if (cost_block_events(block) || n_lost(block)) {
-            ds_put_format(s, "%s, thread %s: ", account->name, thread->name);
+            cost_put_name(s, account->name, false);
+            ds_put_format(s, ", thread %s: ", thread->name);
             cost_put_plural(s, cost_block_events(block), account->kind->event);
             put_lost(s, block);
             ds_put_char(s, '\n');
@@ -780,7 +781,8 @@ report_slowest(const struct cost_report *report, const struct cost_view *view,
     const struct cost_kind *kind = account->kind;
     struct json *json = account_to_json(account);
 
-    ds_put_format(s, "%s: slowest %"PRIuSIZE" of ", account->name, n);
+    cost_put_name(s, account->name, false);
+    ds_put_format(s, ": slowest %"PRIuSIZE" of ", n);
     cost_put_plural(s, n_events, kind->event);
     ds_put_format(s, " in %.1f s\n", account->elapsed_ms / 1000.0);
     put_last(s, view, account);
@@ -1037,25 +1039,16 @@ cost_top_add(struct cost_sketch *top, const struct cost_top *spec,
     }
 }
 
-/* Returns the name of 'row' in 's'.  In a text, it is quoted if it is not
- * printable. */
+/* Makes 's' the name of 'row' in a text. */
 static void
 put_row_name(struct ds *s, const struct cost_top *spec,
-             const struct cost_row *row, bool text)
+             const struct cost_row *row)
 {
     ds_clear(s);
-    ds_put_cstr(s, row->name);
+    cost_put_name(s, row->name, spec->own_name);
     if (row->group[0] && !spec->group) {
-        ds_put_format(s, " %s", row->group);
-    }
-    for (const char *p = s->string; text && *p; p++) {
-        if (iscntrl((unsigned char) *p) || *p == '"' || *p == '\\') {
-            char *name = ds_steal_cstr(s);
-
-            json_string_escape(name, s);
-            free(name);
-            break;
-        }
+        ds_put_char(s, ' ');
+        cost_put_name(s, row->group, !spec->own_name);
     }
 }
 
@@ -1090,7 +1083,7 @@ cost_render_top(struct ds *s, struct json *json, const struct cost_top *spec,
         events += top->rows[i].events;
         time_ns += top->rows[i].time_ns;
         if (i >= skip && i < end) {
-            put_row_name(&name, spec, &top->rows[i], true);
+            put_row_name(&name, spec, &top->rows[i]);
             width = MAX(width, name.length);
         }
     }
@@ -1105,7 +1098,7 @@ cost_render_top(struct ds *s, struct json *json, const struct cost_top *spec,
         double mean = n_timed ? 1.0 * row->time_ns / n_timed : 0;
         struct json *object = json_object_create();
 
-        put_row_name(&name, spec, row, true);
+        put_row_name(&name, spec, row);
         ds_put_format(s, "  %-*s %5.1f%%", width, ds_cstr(&name), 100 * share);
         put_cell(s, 11, NUMBER, row->events);
         put_cell(s, MIN_WIDTH, TIME, mean);
@@ -1123,8 +1116,10 @@ cost_render_top(struct ds *s, struct json *json, const struct cost_top *spec,
         }
         ds_put_char(s, '\n');
 
-        put_row_name(&name, spec, row, false);
-        json_object_put_string(object, "name", ds_cstr(&name));
+        cost_put_string(object, "name", (row->group[0] && !spec->group
+                                         ? xasprintf("%s %s", row->name,
+                                                     row->group)
+                                         : xstrdup(row->name)));
         if (spec->group && row->group[0]) {
             json_object_put_string(object, spec->group, row->group);
         }

@@ -46,6 +46,8 @@ struct cost_top {
     size_t list;                        /* COST_BY_KEY or COST_BY_GROUP. */
     const char *group;                  /* What the group of a key is, or NULL
                                          * if it is a part of the name. */
+    bool own_name;                      /* Is the name one of OVS, not the
+                                         * group?  It may have spaces. */
     const struct cost_kind *kind;       /* Of events, or NULL if all are. */
 };
 

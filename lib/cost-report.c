@@ -145,8 +145,8 @@ no_such_account(const struct cost_report *report, const char *name)
                   report->object, name, all.n == 1 ? "is" : "are",
                   all.n, all.n ? ":" : "");
     for (size_t i = 0; i < MIN(all.n, DEFAULT_ACCOUNTS); i++) {
-        ds_put_format(&s, "%s %s", i ? "," : "",
-                      cost_account_name(all.accounts[i]));
+        ds_put_cstr(&s, i ? ", " : " ");
+        cost_put_name(&s, cost_account_name(all.accounts[i]), false);
     }
     ds_put_cstr(&s, all.n > DEFAULT_ACCOUNTS ? ", ...)" : ")");
     cost_accounts_put(&all);
@@ -258,8 +258,8 @@ put_rest(struct ds *s, const struct cost_report *report,
         cost_put_plural(s, wanted_end - end, report->object);
         ds_put_format(s, " (use -skip %"PRIuSIZE" to see them): ", end);
         for (size_t i = end; i < wanted_end; i++) {
-            ds_put_format(s, "%s%s", cost_account_name(sorted[i].account),
-                          i + 1 < wanted_end ? ", " : "\n");
+            cost_put_name(s, cost_account_name(sorted[i].account), false);
+            ds_put_cstr(s, i + 1 < wanted_end ? ", " : "\n");
         }
     }
     if (wanted_end < all->n) {
@@ -345,8 +345,9 @@ put_report(struct unixctl_worker_reply *reply,
                 }
                 json_array_add(missing, json_string_create(name));
             } else {
-                ds_put_format(s, "%s: missing, as a thread does not end "
-                              "recording an event\n", name);
+                cost_put_name(s, name, false);
+                ds_put_cstr(s, ": missing, as a thread does not end "
+                            "recording an event\n");
             }
             continue;
         }
@@ -525,8 +526,10 @@ do_top(void *request_, struct unixctl_worker_reply *reply)
         json_destroy(json);
         ds_destroy(&text);
     } else {
-        ds_put_format(&reply->body, "%s: %ss by %s in %.1f s%s%s\n",
-                      all.n == 1 ? cost_account_name(all.accounts[0]) : "all",
+        cost_put_name(&reply->body, (all.n == 1
+                                     ? cost_account_name(all.accounts[0])
+                                     : "all"), false);
+        ds_put_format(&reply->body, ": %ss by %s in %.1f s%s%s\n",
                       kind->event, top->what, elapsed_ms / 1000.0,
                       sampled ? ", sampled ones only" : "",
                       json_array_size(missing) ? ", some are missing" : "");

@@ -123,6 +123,28 @@ cost_copy_text(char dst[COST_TEXT_MAX], const char *src)
     memcpy(dst, src, len + 1);
 }
 
+/* Appends 'name', which a user may have chosen, to the text 's'.  A name that
+ * has control characters, quotes, backslashes or, unless 'spaces' are usual,
+ * spaces, is quoted, so that it can't look like something else. */
+void
+cost_put_name(struct ds *s, const char *name, bool spaces)
+{
+    bool quote = false;
+
+    for (const unsigned char *p = (const unsigned char *) name; *p; p++) {
+        /* The second byte of control characters in UTF-8 is below 0xa0. */
+        quote |= (*p < ' ' || *p == 0x7f || *p == '"' || *p == '\\'
+                  || (*p == ' ' && !spaces) || (*p == 0xc2 && p[1] < 0xa0));
+    }
+    if (quote) {
+        ds_put_char(s, '"');
+        ds_put_printable(s, name, strlen(name));
+        ds_put_char(s, '"');
+    } else {
+        ds_put_cstr(s, name);
+    }
+}
+
 /* Makes 'row' one of 'who', a key of 'list', without events. */
 void
 cost_row_init(struct cost_row *row, const struct cost_list *list,

@@ -189,6 +189,7 @@ cost_key_count(struct cost_key *key, uint64_t ns)
 }
 
 void cost_copy_text(char dst[COST_TEXT_MAX], const char *);
+void cost_put_name(struct ds *, const char *name, bool spaces);
 void cost_row_init(struct cost_row *, const struct cost_list *,
                    const struct cost_who *);
 

@@ -202,16 +202,18 @@ cost_log(void)
 
         entry = &breach->entry;
         kind = breach->kind;
-        ds_put_format(&s, "%s: %s of %"PRIu64" us, class ", breach->account,
-                      kind->event, breach_ns(breach) / 1000);
+        cost_put_name(&s, breach->account, false);
+        ds_put_format(&s, ": %s of %"PRIu64" us, class ", kind->event,
+                      breach_ns(breach) / 1000);
         kind->format_class(entry->class, &s);
         for (size_t i = 0; i < kind->n_lists; i++) {
             const struct cost_row *who = &breach->who[i];
 
             if (who->id) {
-                ds_put_format(&s, ", %s %s%s%s", kind->lists[i].name,
-                              who->name, who->group[0] ? " " : "",
-                              who->group);
+                ds_put_format(&s, ", %s ", kind->lists[i].name);
+                cost_put_name(&s, who->name, true);
+                ds_put_cstr(&s, who->group[0] ? " " : "");
+                cost_put_name(&s, who->group, true);
             }
         }
         ds_put_format(&s, ", thread %s, %s, at", breach->thread,

@@ -376,7 +376,8 @@ nl_cost_put_details(const char *account OVS_UNUSED, const uint64_t *words,
         cost_put_integer(json, "ifindex", d->ifindex);
     }
     if (device) {
-        ds_put_format(s, ", device %s", device);
+        ds_put_cstr(s, ", device ");
+        cost_put_name(s, device, false);
         json_object_put_string(json, "device", device);
     } else if (d->ifindex) {
         ds_put_format(s, ", ifindex %"PRIu32, d->ifindex);

@@ -482,7 +482,9 @@ put_details(const char *account, const uint64_t *words, struct ds *s,
     ds_put_format(s, "dp port %"PRIu32, port.port_no);
     cost_put_integer(json, "dp_port", odp_to_u32(port.port_no));
     if (port.name) {
-        ds_put_format(s, " (%s)", port.name);
+        ds_put_cstr(s, " (");
+        cost_put_name(s, port.name, false);
+        ds_put_char(s, ')');
         json_object_put(json, "port_name",
                         json_string_create_nocopy(port.name));
     }

@@ -454,7 +454,8 @@ report_limits(struct ds *s)
         struct json *datapath = json_object_create();
         struct json *latest = json_array_create_empty();
 
-        ds_put_format(s, "%s: flow limit %u, moved %"PRIu64" time%s\n", name,
+        cost_put_name(s, name, false);
+        ds_put_format(s, ": flow limit %u, moved %"PRIu64" time%s\n",
                       cost->limit, cost->n_moves,
                       cost->n_moves == 1 ? "" : "s");
         json_object_put_string(datapath, "name", name);

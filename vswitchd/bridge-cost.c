@@ -322,13 +322,16 @@ put_details(const char *account, const uint64_t *details, struct ds *s,
         cost_put_integer(json, "interfaces", details[N_INTERFACES]);
         cost_put_integer(json, "commands", details[N_COMMANDS]);
     } else if (!strcmp(account, "interfaces")) {
-        ds_put_format(s, "interface %s", text);
+        ds_put_cstr(s, "interface ");
+        cost_put_name(s, text, false);
         json_object_put_string(json, "interface", text);
     } else if (!strcmp(account, "openflow")) {
-        ds_put_format(s, "from %s", text);
+        ds_put_cstr(s, "from ");
+        cost_put_name(s, text, false);
         json_object_put_string(json, "peer", text);
     } else {
-        ds_put_format(s, text[0] ? "arguments: %s" : "no arguments", text);
+        ds_put_cstr(s, text[0] ? "arguments: " : "no arguments");
+        cost_put_name(s, text, true);
         json_object_put_string(json, "arguments", text);
     }
 }
@@ -344,7 +347,8 @@ bridge_cost_init(void)
         "main-loop", "interfaces", "commands", "openflow"
     };
     static const struct cost_top tops[] = {
-        { .what = "message", .by = COST_BY_KEY, .kind = &message_kind },
+        { .what = "message", .by = COST_BY_KEY, .own_name = true,
+          .kind = &message_kind },
         { .what = "command", .by = COST_BY_CLASS, .kind = &command_kind },
         { .what = "interface", .by = COST_BY_KEY,
           .kind = &bridge_cost_iface_kind },
