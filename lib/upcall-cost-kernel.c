@@ -229,8 +229,8 @@ get_details(uint64_t *words, const void *upcall_, size_t n OVS_UNUSED)
 {
     const struct upcall_cost_upcall *upcall = upcall_;
 
-    upcall_cost_put_details(words, upcall->flow, upcall->packet,
-                            upcall->packet_len);
+    upcall_cost_put_details(words, upcall->flow, upcall->packet_len,
+                            upcall->packet, upcall->n_kept);
 }
 
 /* Records 'upcall', which ends 'now'.  It began when it was sent, if that is
@@ -273,7 +273,7 @@ upcall_cost_translated(const struct dpif_upcall *dupcall,
                                                  actions);
     upcall->flow = flow;
     upcall->packet_len = dp_packet_size(&dupcall->packet);
-    upcall_cost_copy_packet(upcall->packet, &dupcall->packet);
+    upcall->n_kept = upcall_cost_copy_packet(upcall->packet, &dupcall->packet);
     if (!error) {
         batch->sampled |= upcall->span.sampled;
         if (++batch->n < UPCALL_COST_MAX_BATCH) {

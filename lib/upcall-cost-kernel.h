@@ -94,6 +94,7 @@ struct upcall_cost_upcall {
                                          * that is not known. */
     const struct flow *flow;
     uint32_t packet_len;
+    uint32_t n_kept;                    /* Bytes in 'packet'. */
     uint8_t packet[UPCALL_COST_PACKET_MAX];
     const struct dpif_op *put;          /* That installs the flow, or NULL. */
 };

@@ -709,10 +709,11 @@ watch_finish(struct upcall_cost_upcall *upcall)
  * Open_vSwitch table (see ovs-vswitchd.conf.db(5)).  Takes effect for a socket
  * when it is empty, after the next upcall has been received from it. */
 static void
-apply_config(const struct smap *other_config, bool enabled OVS_UNUSED)
+apply_config(const struct smap *other_config, bool enabled)
 {
     unsigned int seq = get_config_seq();
 
+    upcall_cost_apply(other_config, enabled);
     if (smap_get_bool(other_config, "cost-kernel-queue", false) != (seq & 1)) {
         ovs_mutex_lock(&mutex);
         free(latest_error);

@@ -27,6 +27,7 @@
 #include "cost-report.h"
 #include "openvswitch/json.h"
 #include "packets.h"
+#include "smap.h"
 #include "unixctl-worker.h"
 #include "util.h"
 
@@ -48,7 +49,8 @@ static const char *const feature_names[UPCALL_COST_N_FEATURES] = {
 /* Details of one of the slowest upcalls. */
 struct upcall_cost_details {
     struct flow flow;
-    uint64_t packet_len;
+    uint32_t packet_len;
+    uint32_t n_kept;                    /* Bytes in 'packet'. */
     uint8_t packet[UPCALL_COST_PACKET_MAX];
 };
 
@@ -62,8 +64,14 @@ static const struct cost_list lists[UPCALL_COST_N_LISTS] = {
                            .format_group = format_rule },
 };
 
-struct cost_config upcall_cost_config
-    = COST_CONFIG_INITIALIZER("upcall", COST_DEFAULT_SAMPLE_INTERVAL);
+struct cost_config upcall_cost_config = {
+    .name = "upcall",
+    .default_interval = COST_DEFAULT_SAMPLE_INTERVAL,
+    .sample_interval = COST_DEFAULT_SAMPLE_INTERVAL,
+    .apply = upcall_cost_apply,
+};
+
+atomic_bool upcall_cost_packets = false;
 
 /* What an upcall is, in both datapaths, to laps and outcomes. */
 static const char upcall_event[] = "upcall";
@@ -232,11 +240,11 @@ upcall_cost_format_class(size_t class, struct ds *s)
 
 /* Recording. */
 
-/* Makes 'words' the details of an upcall of 'flow' and 'packet', which has
- * 'packet_len' bytes. */
+/* Makes 'words' the details of an upcall of 'flow' and a packet that has
+ * 'packet_len' bytes, the first 'n_kept' of which are 'packet'. */
 void
 upcall_cost_put_details(uint64_t *words, const struct flow *flow,
-                        const void *packet, size_t packet_len)
+                        size_t packet_len, const void *packet, size_t n_kept)
 {
     struct upcall_cost_details *details = (void *) words;
 
@@ -248,7 +256,8 @@ upcall_cost_put_details(uint64_t *words, const struct flow *flow,
                sizeof details->flow.tunnel.metadata);
     }
     details->packet_len = packet_len;
-    memcpy(details->packet, packet, MIN(packet_len, sizeof details->packet));
+    details->n_kept = n_kept;
+    memcpy(details->packet, packet, n_kept);
 }
 
 static void
@@ -261,7 +270,8 @@ get_details(uint64_t *words, const void *upcall_, size_t n OVS_UNUSED)
         miniflow_expand(upcall->miniflow, &flow);
     }
     upcall_cost_put_details(words, upcall->miniflow ? &flow : upcall->flow,
-                            upcall->packet, upcall->packet_len);
+                            upcall->packet_len, upcall->packet,
+                            upcall->n_kept);
 }
 
 /* Counts the upcall of 'span' and 'type' as lost because of 'error'. */
@@ -488,7 +498,7 @@ put_details(const char *account, const uint64_t *words, struct ds *s,
         json_object_put(json, "port_name",
                         json_string_create_nocopy(port.name));
     }
-    ds_put_format(s, ", %"PRIu64" bytes\n     ", details->packet_len);
+    ds_put_format(s, ", %"PRIu32" bytes\n     ", details->packet_len);
     cost_put_integer(json, "packet_bytes", details->packet_len);
     flow = s->length;
     format_flow(&details->flow, s);
@@ -500,15 +510,30 @@ put_packet(const uint64_t *words, struct ds *s, struct json *json)
 {
     const struct upcall_cost_details *details = (const void *) words;
     struct ds hex = DS_EMPTY_INITIALIZER;
+    bool keep;
 
-    for (size_t i = 0;
-         i < MIN(details->packet_len, sizeof details->packet); i++) {
+    atomic_read_relaxed(&upcall_cost_packets, &keep);
+    if (!keep || !details->n_kept) {
+        ds_put_cstr(s, "\n      packet not kept (see other_config:"
+                    "cost-packets)");
+        return;
+    }
+    for (size_t i = 0; i < details->n_kept; i++) {
         ds_put_format(&hex, "%02x", details->packet[i]);
     }
     ds_put_format(s, "\n      %s", ds_cstr(&hex));
     cost_put_string(json, "packet", ds_steal_cstr(&hex));
     json_object_put(json, "ethernet", json_boolean_create(
                         details->flow.packet_type == htonl(PT_ETH)));
+}
+
+/* Applies "cost-packets" from 'other_config', the column in the Open_vSwitch
+ * table (see ovs-vswitchd.conf.db(5)). */
+void
+upcall_cost_apply(const struct smap *other_config, bool enabled OVS_UNUSED)
+{
+    atomic_store_relaxed(&upcall_cost_packets,
+                         smap_get_bool(other_config, "cost-packets", false));
 }
 
 /* Registers the upcall/cost-* commands. */

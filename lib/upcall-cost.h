@@ -26,6 +26,7 @@
 struct miniflow;
 struct nlattr;
 struct ofpbuf;
+struct smap;
 
 /* What upcalls cost.
  * ==================
@@ -129,8 +130,10 @@ extern struct cost_config upcall_cost_config;
 extern const struct cost_kind upcall_cost_netdev_kind;
 extern struct cost_kind upcall_cost_kernel_kind;
 
-/* So many bytes of the packet are kept of each of the slowest upcalls. */
+/* So many bytes of the packet are kept of each of the slowest upcalls, if
+ * other_config:cost-packets is true. */
 #define UPCALL_COST_PACKET_MAX 128
+extern atomic_bool upcall_cost_packets;
 
 /* An upcall in the userspace datapath. */
 struct upcall_cost_netdev {
@@ -138,6 +141,7 @@ struct upcall_cost_netdev {
     const struct miniflow *miniflow;    /* If it is a miss, otherwise... */
     const struct flow *flow;            /* ...this one. */
     uint32_t packet_len;
+    uint32_t n_kept;                    /* Bytes in 'packet'. */
     uint8_t packet[UPCALL_COST_PACKET_MAX];  /* How it begins, before actions
                                               * are executed. */
 };
@@ -174,18 +178,20 @@ upcall_cost_set_port(struct cost_span *span, uint64_t id, const char *name,
     who->group = bridge;
 }
 
-/* Copies the first bytes of 'packet' to 'bytes', UPCALL_COST_PACKET_MAX.  Most
- * packets are copied in a few instructions, with what follows them. */
-static inline void
+/* Copies the first bytes of 'packet' to 'bytes', UPCALL_COST_PACKET_MAX, if
+ * packets are to be kept.  Returns how many bytes have been copied. */
+static inline uint32_t
 upcall_cost_copy_packet(uint8_t *bytes, const struct dp_packet *packet)
 {
-    uint32_t n = dp_packet_size(packet);
+    uint32_t n = 0;
+    bool keep;
 
-    if (OVS_LIKELY(n + dp_packet_tailroom(packet) >= UPCALL_COST_PACKET_MAX)) {
-        memcpy(bytes, dp_packet_data(packet), UPCALL_COST_PACKET_MAX);
-    } else {
+    atomic_read_relaxed(&upcall_cost_packets, &keep);
+    if (OVS_UNLIKELY(keep)) {
+        n = MIN(dp_packet_size(packet), UPCALL_COST_PACKET_MAX);
         memcpy(bytes, dp_packet_data(packet), n);
     }
+    return n;
 }
 
 /* Begins an upcall of 'recorder' for 'packet', see cost_span_begin(). */
@@ -197,7 +203,7 @@ upcall_cost_begin(struct upcall_cost_netdev *upcall,
     cost_span_begin(&upcall->span, recorder, tsc);
     upcall->packet_len = dp_packet_size(packet);
     if (OVS_LIKELY(upcall->span.recorder)) {
-        upcall_cost_copy_packet(upcall->packet, packet);
+        upcall->n_kept = upcall_cost_copy_packet(upcall->packet, packet);
     }
 }
 
@@ -209,9 +215,11 @@ enum upcall_cost_type upcall_cost_type(enum dpif_upcall_type,
 size_t upcall_cost_class(enum upcall_cost_type, const struct flow *,
                          const struct ofpbuf *actions);
 void upcall_cost_put_details(uint64_t *details, const struct flow *,
-                             const void *packet, size_t packet_len);
+                             size_t packet_len, const void *packet,
+                             size_t n_kept);
 
-/* Commands. */
+/* Commands and settings. */
 void upcall_cost_init(void);
+void upcall_cost_apply(const struct smap *other_config, bool enabled);
 
 #endif /* upcall-cost.h */

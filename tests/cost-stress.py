@@ -212,6 +212,7 @@ class Stress:
                 ("tx-flush-interval", "0 100 1000"),
                 ("cost-sample-interval", "1 16"),
                 ("cost-flight", "true false"),
+                ("cost-packets", "true false"),
                 ("cost-log-threshold-upcall", "0 1 1000"),
                 ("cost-accounting", "true tx,upcall tx,upcall,bridge")])
             self.vsctl("set", "Open_vSwitch", ".", 'other_config:%s="%s"'

@@ -1469,7 +1469,10 @@ class TestPcap(unittest.TestCase):
                                 "ethernet": port != "",
                                 **({"port_name": port} if port else {})}}
 
+        not_kept = slow(5, b"", 64, "p1")
+        del not_kept["details"]["packet"], not_kept["details"]["ethernet"]
         reply = {"pid": 42, "accounts": [{"name": "dp", "slowest": [
+            not_kept,
             slow(20, bytes(range(60)), 60, "p1"),
             slow(10, bytes(range(128)), 1514, "p2"),
             slow(30, bytes(range(33)), 33, "")]}]}
@@ -1500,6 +1503,8 @@ class TestPcap(unittest.TestCase):
             self.assertIn(b"comm=pmd-c01 pid=42 upcall_type=miss "
                           b"total=1.50us parse=0.50us install=1.00us "
                           b"cause=on-CPU\nin_port(1)", body)
+        reply["accounts"][0]["slowest"] = [not_kept]
+        self.assertEqual(pcap.capture(reply), b"")
         self.assertEqual(pcap.capture({"pid": 42, "accounts": []}), b"")
 
 

@@ -258,10 +258,13 @@ def cmd_flight(args: argparse.Namespace) -> int:
 
 
 def cmd_pcap(args: argparse.Namespace) -> int:
-    data = pcap.capture(ask(args, "upcall/cost-slowest", "-packet", "-n",
-                            "all", "16"))
+    reply = ask(args, "upcall/cost-slowest", "-packet", "-n", "all", "16")
+    data = pcap.capture(reply)
     if not data:
-        warn("no upcall of that time")
+        warn("no packet was kept: try ovs-vsctl set Open_vSwitch . "
+             "other_config:cost-packets=true"
+             if any(account["slowest"] for account in reply["accounts"])
+             else "no upcall of that time")
         return EXIT_TROUBLE
     write(args.output, data, args.force)
     return 0

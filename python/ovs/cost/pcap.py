@@ -43,12 +43,13 @@ def comment(event: Dict[str, Any], pid: int) -> str:
 
 def capture(reply: Dict[str, Any]) -> bytes:
     """Returns the packets in a reply to "upcall/cost-slowest -packet", each
-    with the time at which its upcall began."""
+    with the time at which its upcall began, or nothing if it has none."""
     out = [_block(SECTION, struct.pack("<IHHq", MAGIC, 1, 0, -1))]
     interfaces: List[Tuple[str, int]] = []
     events = [(1000 * event["time_us"] - event["total_ns"]
                - event["excluded_ns"], account["name"], event)
-              for account in reply["accounts"] for event in account["slowest"]]
+              for account in reply["accounts"] for event in account["slowest"]
+              if "packet" in event["details"]]
     for begin, account, event in sorted(events, key=lambda e: e[:2]):
         details = event["details"]
         port = details.get("port_name", f"port {details['dp_port']}")
