@@ -39,7 +39,8 @@ def lose(report: str, kind: str, name: str, group: str, reason: str,
          n: int) -> Callable[[Any, Any], None]:
     def change(switch: Any, _: Any) -> None:
         counters = switch.account(report, kind, name, DATAPATH[report]).total
-        counters.counters[group][reason] += n
+        reasons = counters.counters[group]
+        reasons[reason] = reasons.get(reason, 0) + n
     return change
 
 
@@ -230,6 +231,18 @@ class TestDoctor(base.InTemporary):         # type: ignore
                 found = self.findings(self.after(change))
                 self.assertEqual(list(found), [name])
                 self.assertIn(words, found[name])
+
+    def test_new_reasons(self) -> None:
+        """Losses by a reason that no rule names count, too."""
+        for rule, args in (
+                ("upcalls-lost", ("upcall", "upcall", "netdev@ovs-netdev",
+                                  "lost")),
+                ("tx-drops", ("tx", "burst", "p0", "packets dropped"))):
+            found = self.findings(self.after(lose(*args, "new", 5000)))
+            self.assertEqual(list(found), [rule])
+            self.assertIn("new", found[rule])
+        self.assertEqual(self.findings(self.after(lose(
+            "tx", "burst", "p0", "packets dropped", "down", 5000))), {})
 
     def test_old_fall(self) -> None:
         """Of a flow limit that fell long ago, nothing is said."""

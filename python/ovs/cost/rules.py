@@ -129,18 +129,20 @@ def above(stage: Distribution, ns: float) -> Tuple[int, float]:
             sum(n * stage.representative(b) for b, n in long.items()))
 
 
-def lost(report: str, group: str, *only: str) -> Callable[[Case], Numbers]:
-    """Returns a condition: counters 'only' of 'group' have losses."""
+def lost(report: str, group: str, only: str = "", but: str = ""
+         ) -> Callable[[Case], Numbers]:
+    """Returns a condition: 'group' has losses, by the reason 'only', or by any
+    but one."""
     def condition(case: Case) -> Numbers:
         for account in case.accounts(report):
             body = account.total
             reasons = {r: n for r, n in body.counters.get(group, {}).items()
-                       if n and r in only}
+                       if n and (r == only if only else r != but)}
             n = sum(reasons.values())
             packets = body.stages.get("packets")
             whole = n + body.events * (packets.mean if packets else 1)
             # A queue that was full once tells enough.
-            if n > (0 if "overrun" in only else max(LOST * whole, FEW / 10)):
+            if n > (0 if only == "overrun" else max(LOST * whole, FEW / 10)):
                 yield {"name": account.key.name, "n": n, "share": n / whole,
                        "reasons": ", ".join(
                            sorted(reasons, key=lambda r: -reasons[r]))}
@@ -361,9 +363,9 @@ RULES = (
          "`lock`: bridges were reconfigured, or PMD threads had just started; "
          "if it goes on, something changes the configuration all the time. "
          "`no-bridge`: packets of a port that no bridge has. `error`: see the "
-         "log.", ("upcall-cost", "Results"),
+         "log. `cost/describe` defines any other.", ("upcall-cost", "Results"),
          "{name} has lost {n:,} upcalls ({share:.1%}): {reasons}",
-         lost("upcall", "lost", "lock", "no-bridge", "error"),
+         lost("upcall", "lost", but="overrun"),
          Alert("OvsUpcallsLost", "sum without (reason) (increase("
                "ovs_cost_upcalls_lost_total{reason!=\"overrun\"}[10m])) > 10",
                "{{ $value | humanize }} upcalls of {{ $labels.instance }} "
@@ -409,10 +411,11 @@ RULES = (
     Rule("tx-drops", "warning", "packets are dropped on output",
          "tx/cost-show PORT",
          "`no-room`: the device is too slow (vhost: is its CPU busy?). "
-         "`mtu`, `qos`, `offload`: configuration.",
+         "`mtu`, `qos`, `offload`: configuration. `cost/describe` defines any "
+         "other.",
          ("tx-cost", "What to look for"),
          "{name} has dropped {n:,} packets ({share:.1%}) on output: {reasons}",
-         lost("tx", "packets dropped", "mtu", "qos", "offload", "no-room"),
+         lost("tx", "packets dropped", but="down"),
          Alert("OvsTxDrops", "rate(ovs_cost_tx_packets_dropped_total"
                "{reason!=\"down\"}[5m]) > 10",
                "{{ $labels.instance }} drops {{ $value | humanize }} packets "
