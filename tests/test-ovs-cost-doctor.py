@@ -244,6 +244,13 @@ class TestDoctor(base.InTemporary):         # type: ignore
         self.assertEqual(self.findings(self.after(lose(
             "tx", "burst", "p0", "packets dropped", "down", 5000))), {})
 
+    def test_busy(self) -> None:
+        """Upcalls overlap, so that only cost/threads has a handler's load."""
+        for rule in rules.RULES:
+            self.assertNotIn("times `total`", rule.advice)
+            if "handlers" in rule.advice + rule.symptom:
+                self.assertIn("cost/threads", rule.commands)
+
     def test_old_fall(self) -> None:
         """Of a flow limit that fell long ago, nothing is said."""
         def change(switch: Any, got: Any) -> None:

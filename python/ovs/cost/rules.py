@@ -52,6 +52,10 @@ STALL_BY = {
     "stats": "`bridge/cost-slowest 5 interfaces` has their names. Raise "
              "`other_config:stats-update-interval`."}
 
+HANDLER = ("In `cost/threads`, a handler whose `CPU %` is near 100 is "
+           "overloaded, and one whose `delay %` is high is starved of a CPU; "
+           "otherwise it waited. ")
+
 Numbers = Iterator[Dict[str, Any]]
 
 
@@ -346,11 +350,12 @@ RULES = (
          "of ports that no PMD thread polls wait for it.",
          ("upcall-cost", "What to look for")),
     Rule("upcall-overrun", "critical", "upcalls are lost (`overrun`)",
-         "upcall/cost-show -thread, upcall/cost-slowest, dpctl/dump-flows",
-         "A handler did not read in time. Was it busy all the time (upcalls "
-         "times `total`), or did it wait long? `translate` is slow with long "
-         "OpenFlow pipelines. Flows of the datapath, sorted by port, say who "
-         "sends so many. More handlers help only with dispatch per vport.",
+         "cost/threads -last 1m, upcall/cost-show -thread, "
+         "upcall/cost-slowest, dpctl/dump-flows",
+         "A handler did not read in time. " + HANDLER + "`translate` is slow "
+         "with long OpenFlow pipelines. Flows of the datapath, sorted by port, "
+         "say who sends so many. More handlers help only with dispatch per "
+         "vport.",
          ("upcall-cost-kernel", "Results"),
          "{name} has lost {n:,} upcalls ({share:.1%}), with their packets: a "
          "handler's queue was full", lost("upcall", "lost", "overrun"),
@@ -425,10 +430,10 @@ RULES = (
          "`packets` below 32, and `sent when`: `iteration` means that the rx "
          "queue had no more packets.", ("tx-cost", "What to look for")),
     Rule("queue-slow", "warning", "upcalls wait for a handler",
-         "upcall/cost-show -thread",
+         "cost/threads -last 1m, upcall/cost-show -thread",
          "`queue`, with `other_config:cost-kernel-queue`, is the wait in the "
-         "kernel. If `translate` is slow as well, handlers can't keep up. If "
-         "it is not, handlers do not get a CPU.",
+         "kernel. " + HANDLER + "`translate` is slow with long OpenFlow "
+         "pipelines.",
          ("upcall-cost-queue", "What it adds to a report"),
          alert=Alert(
              "OvsUpcallQueueSlow",
