@@ -266,7 +266,7 @@ def main() -> Optional[int]:
                         help="run only these; 'long' is a group of them")
     for option, text in (
             ("all", "run all tests of the stages, not only those that tell "
-             "most, and stages exporter and lint"),
+             "most, and stages exporter, changes and lint"),
             ("ours", "run none of Open vSwitch's own tests"),
             ("upstream", "run Open vSwitch's own tests in stages system, dpdk "
              "and kernel, too"),

@@ -91,6 +91,9 @@ STAGES = [
                 upstream=KERNEL_UPSTREAM), "check", limit=1800),
     Stage("exporter", "the exporter, with a real Prometheus, and its rules",
           exporter.check, "all"),
+    Stage("changes", "random changes of devices, ports and daemons, as root, "
+          "after which the switch is as stock",
+          lambda job: long.changes(job, 30, "1-5"), "all", limit=1200),
     Stage("lint", "style and form of everything in the repository",
           ["lint", "{ovs}"], "all"),
     *(Stage(name, what, step, "long", required=False, limit=1800)

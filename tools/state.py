@@ -178,12 +178,20 @@ def of_database(switch: Switch, found: Dict[str, Dict[str, Any]],
             if table == "Interface":
                 device = names.get(name, {})
                 row["ifindex"] = index(row["ifindex"], name, found)
+                if "peer_ifindex" in row["status"]:
+                    row["status"]["peer_ifindex"] = index(
+                        int(row["status"]["peer_ifindex"]), name, found)
+                row["counters"] = " ".join(sorted(row["statistics"]))
                 row["mac_in_use"] = whose(row["mac_in_use"], device)
                 row["statistics"] = counters.check(row, device)
-                # Of which of the two ends Open vSwitch looks at first, it
-                # says that there is no other one.
+                # Which end of the two says that it has no peer depends on
+                # which one is made first.
                 if row["type"] == "patch":
                     row["error"] = ""
+                # Of a device that has just gone, they are those of the last
+                # reading, or none.
+                if not device:
+                    row["link_speed"] = row["duplex"] = ""
             for key, value in row.items():
                 if key not in ("_uuid", "name"):
                     yield (f"{table} {name} {key}", json.dumps(
@@ -193,20 +201,27 @@ def of_database(switch: Switch, found: Dict[str, Dict[str, Any]],
 def of_openflow(switch: Switch, bridge: str,
                 found: Dict[str, Dict[str, Any]]
                 ) -> Iterator[Tuple[str, str]]:
+    """The address of an internal port is left out: whether OpenFlow shows the
+    one that the device got after it was made, or the random one before,
+    depends on a notification that may be lost.  mac_in_use has it."""
     done = subprocess.run(["ovs-ofctl", "show", bridge], env=switch.env,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True)
     names = by_name(found)
+    internal = {row["name"] for row in rows(switch, "Interface", "name type")
+                if row["type"] == "internal"}
 
     def address(match: re.Match[str]) -> str:
-        device = names.get(bridge if match[1] == "LOCAL" else match[1], {})
-        return f"({match[1]}): addr:{whose(match[2], device)}"
+        device = names.get(match[1], {})
+        whose_mac = ("" if match[1] in internal | {"LOCAL"}
+                     else whose(match[2], device))
+        return (f"({match[1]}): addr:{whose_mac}{match[3]}"
+                + (match[4] if device or match[1] == "LOCAL" else ""))
 
-    text = re.sub(r"\((\S+)\): addr:(\S+)", address,
+    text = re.sub(r"\((\S+)\): addr:(\S+)(.* state: +[A-Z_0-9 ]+?)"
+                  r"( +(?:current|speed):.*)", address,
                   done.stdout.replace("\n     ", " "))
-    return of_lines(f"OpenFlow {bridge}",
-                    re.sub(r"LOCAL\(LOCAL\)", "LOCAL", text),
-                    r" \(xid=0x\w+\)")
+    return of_lines(f"OpenFlow {bridge}", text, r" \(xid=0x\w+\)")
 
 
 def of_bonds(text: str) -> Iterator[Tuple[str, str]]:
