@@ -310,10 +310,14 @@ class Changes:
 
     def route(self) -> List[str]:
         n = self.number()
-        return ip("route replace " + self.random.choice((
-            f"11.0.{n}.0/24 dev {self.random.choice(self.devices).name}",
-            f"11.1.{n}.0/24 dev {self.random.choice(BRIDGES)}",
-            f"11.2.{n % 4}.0/24 via 10.1.{n % 2}.254")))
+        name = self.random.choice(BRIDGES)
+        return self.random.choice((
+            ip(f"route replace 11.0.{n}.0/24 dev {self.device().name}"),
+            ip(f"link set {name} up",
+               f"route replace 11.1.{n}.0/24 dev {name}"),
+            ip(f"link set {name} up", f"addr replace 10.1.{name[-1]}.1/24 dev "
+               f"{name}", f"route replace 11.2.{n % 4}.0/24 via "
+               f"10.1.{name[-1]}.254")))
 
     # Ports.
 

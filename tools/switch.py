@@ -227,7 +227,8 @@ class Switch(contextlib.ExitStack):
         self.spawn("ovsdb-server", ["ovsdb-server", *DAEMON, str(database),
                                     f"--remote=punix:{sock}"])
         wait_until(lambda: self.check() and sock.exists(), "ovsdb-server")
-        self.vsctl("--no-wait", "init")
+        # The socket exists somewhat before the server listens.
+        self.vsctl("--retry", "--no-wait", "init")
 
     def start(self) -> None:
         """Starts ovs-vswitchd and waits until it is configured."""
