@@ -25,6 +25,9 @@ PORTS = DEVICES + ALTNAMES + INTERNAL + TUNNELS + TAPS + PATCHES
 # So that two of the largest socket buffers overrun.
 FLOOD = 9000
 T = TypeVar("T")
+# Between changes of a switch that runs: what stock has read of a device whose
+# name, state or namespace changes again at once is chance.
+WAIT = "sleep 0.2; ovs-appctl version"
 
 
 @dataclass
@@ -47,7 +50,7 @@ class Step:
         return self.pause >= 0
 
 
-@dataclass
+@dataclass(eq=False)
 class Device:
     name: str
     peer: str
@@ -89,6 +92,10 @@ class Changes:
         self.away: List[Device] = []    # In the namespace "other".
         self.ports: Set[str] = set()
         self.stopped = False
+        # Devices of this step that were changed, and that are members of a
+        # new bond: not both, as stock may write flags that it has read before.
+        self.touched: List[Device] = []
+        self.bonded: List[Device] = []
         self.n = 0
         # How often a kind comes, against the others.
         self.kinds: Dict[Callable[[], List[str]], int] = {
@@ -111,6 +118,7 @@ class Changes:
 
     def step(self) -> Step:
         self.stopped = self.random.random() < 0.5
+        self.touched, self.bonded = [], []
         pause = -1.0
         if self.stopped:
             pause = self.random.choice((0, 0, 0, 0, 0, 0.3, 0.3, 3))
@@ -142,7 +150,10 @@ class Changes:
             kind, self.n >> 8 & 255, self.n & 255)
 
     def device(self) -> Device:
-        return self.random.choice(self.devices)
+        device = self.random.choice([d for d in self.devices
+                                     if d not in self.bonded])
+        self.touched.append(device)
+        return device
 
     def two(self, things: List[T]) -> List[T]:
         if len(things) < 2:
@@ -163,6 +174,7 @@ class Changes:
         self.n += 1
         device = Device(name, f"e{self.n}")
         self.devices.append(device)
+        self.touched.append(device)
         mac = f"{self.n >> 8 & 255:02x}:{self.n & 255:02x}"
         return ip(f"link add {name}{index} address 02:00:00:00:{mac} type "
                   f"veth peer name {device.peer} address 02:00:00:0e:{mac}",
@@ -206,56 +218,63 @@ class Changes:
     def mac(self) -> List[str]:
         return ip(f"link set {self.device().name} address {self.new_mac(3)}")
 
+    def in_turn(self, *parts: List[str]) -> List[str]:
+        """Returns all commands of 'parts', with time between these for a
+        switch that runs."""
+        commands = list(parts[0])
+        for part in parts[1:]:
+            commands += ([] if self.stopped else [WAIT]) + part
+        return commands
+
     def set_name(self, device: Device, name: str) -> List[str]:
         """Linux before 6.2 can't rename a device that is up."""
         old, device.name = device.name, name
-        down = self.random.random() < 0.3
-        return ip(*[f"link set {old} down"] * down,
-                  f"link set {old} name {name}",
-                  *[f"link set {name} up"] * (down and device.up))
+        if self.random.random() < 0.7:
+            return ip(f"link set {old} name {name}")
+        return self.in_turn(ip(f"link set {old} down"),
+                            ip(f"link set {old} name {name}"),
+                            ip(f"link set {name} up") if device.up else [])
 
     def rename(self) -> List[str]:
         return self.set_name(self.device(), self.free())
+
+    def add_altname(self, device: Device, name: str) -> List[str]:
+        device.altnames.add(name)
+        return ip(f"link property add dev {device.name} altname {name}")
 
     def rename_keep(self) -> List[str]:
         """The old name remains as an altname."""
         device = self.device()
         old = device.name
-        commands = self.set_name(device, self.free())
-        device.altnames.add(old)
-        return commands + ip(f"link property add dev {device.name} "
-                             f"altname {old}")
+        return self.in_turn(self.set_name(device, self.free()),
+                            self.add_altname(device, old))
 
     def rename_often(self) -> List[str]:
         device = self.device()
         first = device.name
-        commands = []
-        for _ in range(self.random.randrange(2, 5)):
-            commands += self.set_name(device, self.free())
+        parts = [self.set_name(device, self.free())
+                 for _ in range(self.random.randrange(2, 5))]
         if self.random.random() < 0.5:
-            commands += self.set_name(device, first)
-        return commands
+            parts.append(self.set_name(device, first))
+        return self.in_turn(*parts)
 
     def exchange(self) -> List[str]:
-        one, two = self.two(self.devices)
+        one, two = self.two([d for d in self.devices if d not in self.bonded])
+        self.touched += one, two
         first, second = one.name, two.name
-        return (self.set_name(one, "x") + self.set_name(two, first)
-                + self.set_name(one, second))
+        return self.in_turn(self.set_name(one, "x"),
+                            self.set_name(two, first),
+                            self.set_name(one, second))
 
     def take_over(self) -> List[str]:
         """Another device gets the name, or the altname."""
-        one = self.device()
+        one, two = self.two([d for d in self.devices if d not in self.bonded])
+        self.touched += one, two
         old = one.name
-        commands = self.set_name(one, self.free())
-        others = [d for d in self.devices if d is not one]
-        if not others:
-            return commands + self.make(old)
-        two = self.random.choice(others)
-        if self.random.random() < 0.5:
-            two.altnames.add(old)
-            return commands + ip(f"link property add dev {two.name} "
-                                 f"altname {old}")
-        return commands + self.set_name(two, old)
+        first = self.set_name(one, self.free())
+        return self.in_turn(first, self.add_altname(two, old)
+                            if self.random.random() < 0.5
+                            else self.set_name(two, old))
 
     def altname(self) -> List[str]:
         device = self.device()
@@ -263,9 +282,8 @@ class Changes:
             name = self.random.choice(sorted(device.altnames))
             device.altnames.remove(name)
             return ip(f"link property del dev {device.name} altname {name}")
-        name = self.free(ALTNAMES if self.random.random() < 0.7 else DEVICES)
-        device.altnames.add(name)
-        return ip(f"link property add dev {device.name} altname {name}")
+        return self.add_altname(device, self.free(
+            ALTNAMES if self.random.random() < 0.7 else DEVICES))
 
     def to_other(self) -> List[str]:
         device = self.device()
@@ -278,9 +296,11 @@ class Changes:
         device = self.random.choice(self.away)
         self.away.remove(device)
         self.devices.append(device)
+        self.touched.append(device)
         device.up = True
-        return ip(f"-n other link set {device.name} netns main",
-                  f"link set {device.name} up")
+        return self.in_turn(
+            ip(f"-n other link set {device.name} netns main"),
+            ip(f"link set {device.name} up"))
 
     def netns_id(self) -> List[str]:
         return ["ip netns add other 2>/dev/null || true",
@@ -397,8 +417,9 @@ class Changes:
                          f"options:key={PORTS.index(name)}")]
 
     def bond(self) -> List[str]:
-        names = sorted({d.name for d in self.devices})
-        members = self.two(names)
+        self.bonded = self.two([d for d in self.devices
+                                if d not in self.touched])
+        members = [device.name for device in self.bonded]
         mode = self.random.choice(("active-backup", "balance-slb",
                                    "active-backup"))
         settings = [f"bond_mode={mode}"]

@@ -192,14 +192,23 @@ def of_database(switch: Switch, found: Dict[str, Dict[str, Any]],
                 # which one is made first.
                 if row["type"] == "patch":
                     row["error"] = ""
-                # Of a device that has just gone, they are those of the last
-                # reading, or none.
-                if not device:
-                    row["link_speed"] = row["duplex"] = ""
+                # Of a device that has gone, they are those of the last
+                # reading, when it was there or was about to go.
+                if not device and row["type"] in ("", "system"):
+                    for key in ("admin_state", "link_state", "link_speed",
+                                "duplex", "mtu", "status"):
+                        row[key] = ""
+                # A tunnel looks at its device when a route changes, and not
+                # when the carrier does.
+                row["status"] = {
+                    key: value for key, value in (row["status"] or {}).items()
+                    if key != "tunnel_egress_iface_carrier"}
             for key, value in row.items():
-                if key not in ("_uuid", "name"):
-                    yield (f"{table} {name} {key}", json.dumps(
-                        value, sort_keys=True).strip('"'))
+                if isinstance(value, dict) and key != "_uuid":
+                    for k, v in value.items():
+                        yield f"{table} {name} {key}:{k}", v
+                elif key not in ("_uuid", "name"):
+                    yield f"{table} {name} {key}", str(value)
 
 
 def of_openflow(switch: Switch, bridge: str,
@@ -212,15 +221,16 @@ def of_openflow(switch: Switch, bridge: str,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True)
     names = by_name(found)
-    internal = {row["name"] for row in rows(switch, "Interface", "name type")
-                if row["type"] == "internal"}
+    types = {row["name"]: row["type"]
+             for row in rows(switch, "Interface", "name type")}
 
     def address(match: re.Match[str]) -> str:
         device = names.get(match[1], {})
-        whose_mac = ("" if match[1] in internal | {"LOCAL"}
-                     else whose(match[2], device))
-        return (f"({match[1]}): addr:{whose_mac}{match[3]}"
-                + (match[4] if device or match[1] == "LOCAL" else ""))
+        kind = types.get(match[1], "internal")      # As is LOCAL.
+        if not device and kind in ("", "system"):
+            return f"({match[1]}): gone"
+        mac = "" if kind == "internal" else whose(match[2], device)
+        return f"({match[1]}): addr:{mac}{match[3]}{match[4]}"
 
     text = re.sub(r"\((\S+)\): addr:(\S+)(.* state: +[A-Z_0-9 ]+?)"
                   r"( +(?:current|speed):.*)", address,
@@ -267,10 +277,10 @@ def read(switch: Switch, counters: Counters) -> State:
     state = dict(of_devices(found))
     state.update(of_database(switch, found, counters))
     state.update(of_lines("route", appctl(switch, "ovs/route/show"), r"$^"))
+    # Left out are statistics of packets, and numbers of ports, as the order in
+    # which several ports are added at once is chance.
     state.update(of_lines("tnl", appctl(switch, "tnl/ports/show", "-v"),
-                          r"$^"))
-    # Statistics of packets.  Numbers of ports are those in which several that
-    # come at once are added, which is chance.
+                          r" \(\d+\)"))
     state.update(of_lines("datapath", appctl(switch, "dpctl/show"),
                           r"^ *(lookups|flows|masks|caches?):.*|port \d+: "))
     state.update(of_bonds(appctl(switch, "bond/show")))
