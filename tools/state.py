@@ -196,7 +196,8 @@ def of_database(switch: Switch, found: Dict[str, Dict[str, Any]],
                 # reading, when it was there or was about to go.
                 if not device and row["type"] in ("", "system"):
                     for key in ("admin_state", "link_state", "link_speed",
-                                "duplex", "mtu", "status"):
+                                "duplex", "mtu", "status", "mac_in_use",
+                                "ifindex"):
                         row[key] = ""
                 # A tunnel looks at its device when a route changes, and not
                 # when the carrier does.
