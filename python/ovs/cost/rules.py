@@ -353,9 +353,9 @@ RULES = (
          "cost/threads -last 1m, upcall/cost-show -thread, "
          "upcall/cost-slowest, dpctl/dump-flows",
          "A handler did not read in time. " + HANDLER + "`translate` is slow "
-         "with long OpenFlow pipelines. Flows of the datapath, sorted by port, "
-         "say who sends so many. More handlers help only with dispatch per "
-         "vport.",
+         "with long OpenFlow pipelines. Flows of the datapath, sorted by "
+         "port, say who sends so many. More handlers help only with dispatch "
+         "per vport.",
          ("upcall-cost-kernel", "Results"),
          "{name} has lost {n:,} upcalls ({share:.1%}), with their packets: a "
          "handler's queue was full", lost("upcall", "lost", "overrun"),
