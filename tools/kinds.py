@@ -10,6 +10,7 @@ tools/changes itself.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Set, TypeVar
@@ -126,7 +127,11 @@ class Changes:
             pause = self.random.choice((0, 0, 0, 0, 0, 0.3, 0.3, 3))
         changes = []
         if self.stopped and self.random.random() < 0.25:
+            kind = self.random.choice((self.bridge_address, self.internal,
+                                       self.add, self.carrier))
             changes.append(Change("overrun", [flood()]))
+            with contextlib.suppress(IndexError):
+                changes.append(Change(kind.__name__, kind()))
         for _ in range(self.random.choice((1, 1, 2, 3, 4))):
             changes.append(self.change())
         # What is lost may be before or after what is noticed.
