@@ -183,9 +183,11 @@ class Changes:
         self.devices.append(device)
         self.touched.append(device)
         mac = f"{self.n >> 8 & 255:02x}:{self.n & 255:02x}"
-        return ip(f"link add {name}{index} address 02:00:00:00:{mac} type "
-                  f"veth peer name {device.peer} address 02:00:00:0e:{mac}",
-                  f"link set {name} up", f"link set {device.peer} up")
+        # It comes up when it is made: stock may write flags that it has read
+        # when it was down.
+        return ip(f"link add {name}{index} up address 02:00:00:00:{mac} type "
+                  f"veth peer name {device.peer} up address "
+                  f"02:00:00:0e:{mac}")
 
     def create(self) -> List[str]:
         if len(self.devices) > 6:
@@ -203,9 +205,9 @@ class Changes:
         self.devices.remove(device)
         if self.random.random() < 0.5:
             return ip(f"link del {device.name}") + self.make(device.name)
-        first, *others = self.make(device.name, " index $index")
+        [make] = self.make(device.name, " index $index")
         return [f"index=$(cat /sys/class/net/{device.name}/ifindex) && "
-                f"ip link del {device.name} && {first}", *others]
+                f"ip link del {device.name} && {make}"]
 
     def toggle(self) -> List[str]:
         device = self.device()
