@@ -28,7 +28,7 @@ FLOOD = 9000
 T = TypeVar("T")
 # Between changes of a switch that runs: what stock has read of a device whose
 # name, state or namespace changes again at once is chance.
-WAIT = "sleep 0.2; ovs-appctl version"
+WAIT = "sleep 0.3; ovs-appctl version; ovs-appctl version"
 
 
 @dataclass
@@ -186,8 +186,8 @@ class Changes:
         # It comes up when it is made: stock may write flags that it has read
         # when it was down.
         return ip(f"link add {name}{index} up address 02:00:00:00:{mac} type "
-                  f"veth peer name {device.peer} up address "
-                  f"02:00:00:0e:{mac}")
+                  f"veth peer name {device.peer} address 02:00:00:0e:{mac}",
+                  f"link set {device.peer} up")
 
     def create(self) -> List[str]:
         if len(self.devices) > 6:
@@ -205,9 +205,9 @@ class Changes:
         self.devices.remove(device)
         if self.random.random() < 0.5:
             return ip(f"link del {device.name}") + self.make(device.name)
-        [make] = self.make(device.name, " index $index")
+        make, up = self.make(device.name, " index $index")
         return [f"index=$(cat /sys/class/net/{device.name}/ifindex) && "
-                f"ip link del {device.name} && {make}"]
+                f"ip link del {device.name} && {make}", up]
 
     def toggle(self) -> List[str]:
         device = self.device()
@@ -462,12 +462,12 @@ class Changes:
         if what == 1:
             return ip(f"link set {self.random.choice(('l1', 'm2'))} "
                       f"{self.random.choice(('up', 'down'))}")
-        return ip("link add l1 address 02:00:00:05:00:01 type veth peer name "
+        return ip("link add l1 up address 02:00:00:05:00:01 type veth peer name "
                   "m1 address 02:00:00:05:00:02",
-                  "link add l2 address 02:00:00:05:00:03 type veth peer name "
+                  "link add l2 up address 02:00:00:05:00:03 type veth peer name "
                   "m2 address 02:00:00:05:00:04",
                   *(f"link set {name} up" for name in
-                    ("l1", "l2", "m1", "m2"))) + [
+                    ("m1", "m2"))) + [
             f"ovs-vsctl {bridge('br1', 'secure')}",
             end("br0", "lacp0", "l1", "l2"), end("br1", "lacp1", "m1", "m2")]
 
