@@ -462,12 +462,11 @@ class Changes:
         if what == 1:
             return ip(f"link set {self.random.choice(('l1', 'm2'))} "
                       f"{self.random.choice(('up', 'down'))}")
-        return ip("link add l1 up address 02:00:00:05:00:01 type veth peer name "
-                  "m1 address 02:00:00:05:00:02",
-                  "link add l2 up address 02:00:00:05:00:03 type veth peer name "
-                  "m2 address 02:00:00:05:00:04",
-                  *(f"link set {name} up" for name in
-                    ("m1", "m2"))) + [
+        return ip("link add l1 up address 02:00:00:05:00:01 type veth peer "
+                  "name m1 address 02:00:00:05:00:02",
+                  "link add l2 up address 02:00:00:05:00:03 type veth peer "
+                  "name m2 address 02:00:00:05:00:04",
+                  "link set m1 up", "link set m2 up") + [
             f"ovs-vsctl {bridge('br1', 'secure')}",
             end("br0", "lacp0", "l1", "l2"), end("br1", "lacp1", "m1", "m2")]
 
