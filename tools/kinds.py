@@ -96,9 +96,10 @@ class Changes:
         self.ports: Set[str] = set()
         self.stopped = False
         # Devices of this step that were changed, and that are members of a
-        # new bond: not both, as stock may write flags that it has read before.
+        # new bond or get QoS: not both, as stock may write flags that it has
+        # read before, and takes the ifindex that it knew before.
         self.touched: List[Device] = []
-        self.bonded: List[Device] = []
+        self.configured: List[Device] = []
         self.n = 0
         # How often a kind comes, against the others.
         self.kinds: Dict[Callable[[], List[str]], int] = {
@@ -121,7 +122,7 @@ class Changes:
 
     def step(self) -> Step:
         self.stopped = self.random.random() < 0.5
-        self.touched, self.bonded = [], []
+        self.touched, self.configured = [], []
         pause = -1.0
         if self.stopped:
             pause = self.random.choice((0, 0, 0, 0, 0, 0.3, 0.3, 3))
@@ -158,7 +159,7 @@ class Changes:
 
     def device(self) -> Device:
         device = self.random.choice([d for d in self.devices
-                                     if d not in self.bonded])
+                                     if d not in self.configured])
         self.touched.append(device)
         return device
 
@@ -268,7 +269,10 @@ class Changes:
         return self.in_turn(*parts)
 
     def exchange(self) -> List[str]:
-        one, two = self.two([d for d in self.devices if d not in self.bonded])
+        """Which of the states in between a running switch sees is chance."""
+        if not self.stopped:
+            raise IndexError
+        one, two = self.two([d for d in self.devices if d not in self.configured])
         self.touched += one, two
         first, second = one.name, two.name
         return self.in_turn(self.set_name(one, "x"),
@@ -277,7 +281,7 @@ class Changes:
 
     def take_over(self) -> List[str]:
         """Another device gets the name, or the altname."""
-        one, two = self.two([d for d in self.devices if d not in self.bonded])
+        one, two = self.two([d for d in self.devices if d not in self.configured])
         self.touched += one, two
         old = one.name
         first = self.set_name(one, self.free())
@@ -426,9 +430,9 @@ class Changes:
                          f"options:key={PORTS.index(name)}")]
 
     def bond(self) -> List[str]:
-        self.bonded = self.two([d for d in self.devices
-                                if d not in self.touched])
-        members = [device.name for device in self.bonded]
+        two = self.two([d for d in self.devices if d not in self.touched])
+        self.configured += two
+        members = [device.name for device in two]
         mode = self.random.choice(("active-backup", "balance-slb",
                                    "active-backup"))
         settings = [f"bond_mode={mode}"]
@@ -497,6 +501,11 @@ class Changes:
 
     def qos(self) -> List[str]:
         name = self.port(DEVICES + INTERNAL)
+        devices = [d for d in self.devices
+                   if name == d.name or name in d.altnames]
+        if any(d in self.touched for d in devices):
+            raise IndexError
+        self.configured += devices
         if self.random.random() < 0.3:
             return [f"ovs-vsctl clear Port {name} qos"]
         return [f"ovs-vsctl set Port {name} qos=@q -- --id=@q create QoS "
