@@ -463,6 +463,25 @@ remove_recorder(struct cost_account *account, size_t idx)
     cost_recorder_free(recorder);
 }
 
+static void
+remove_recorders(struct cost_account *account)
+    OVS_REQUIRES(account->mutex)
+{
+    while (account->n_recorders) {
+        remove_recorder(account, account->n_recorders - 1);
+    }
+}
+
+/* Destroys all recorders of 'account', which no thread may be using any more.
+ * The account keeps their numbers.  Any thread may call this. */
+void
+cost_account_remove_recorders(struct cost_account *account)
+{
+    ovs_mutex_lock(&account->mutex);
+    remove_recorders(account);
+    ovs_mutex_unlock(&account->mutex);
+}
+
 /* Destroys 'account', which may be NULL, and those of its recorders that have
  * not been destroyed.  No event of it may be recorded any more.  Any thread
  * may call this. */
@@ -480,9 +499,7 @@ cost_account_destroy(struct cost_account *account)
     ovs_list_remove(&account->list_node);
     n_accounts--;
     ovs_mutex_lock(&account->mutex);
-    while (account->n_recorders) {
-        remove_recorder(account, account->n_recorders - 1);
-    }
+    remove_recorders(account);
     known = get_kind(account->kind);
     known->deleted.n_accounts++;
     if (account->exited) {

@@ -102,6 +102,7 @@ void cost_config_register(struct cost_config *);
 struct cost_account *cost_account_create(const struct cost_kind *,
                                          const char *name,
                                          const char *datapath);
+void cost_account_remove_recorders(struct cost_account *);
 void cost_account_destroy(struct cost_account *);
 
 /* Recorders. */

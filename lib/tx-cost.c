@@ -73,7 +73,8 @@ struct cost_kind tx_cost_kind = {
 
 /* Initializes 'tx' for the thread named 'thread', which sends to the port that
  * 'account' is for.  'tsc' is where the thread keeps its latest reading of the
- * time stamp counter, or NULL.  The caller must destroy tx->recorder. */
+ * time stamp counter, or NULL.  The caller must destroy tx->recorder, or all
+ * recorders of 'account' at a time. */
 void
 tx_cost_init(struct tx_cost *tx, struct cost_account *account,
              const char *thread, const uint64_t *tsc)
