@@ -568,16 +568,16 @@ def make_summary() -> str:
         "the instructions of stock OVS")
     large = max(results["memory"], key=memory.size)
     n_ports, n_threads = memory.size(large)
-    before, _, after = large.values["of the process"]
+    before, _, after, later = large.values["of the process"]
     kernels = ", ".join(dict.fromkeys(of["machine"]["kernel"]
                                       for of in data.values()))
     return (
         f"Forwarding to DPDK devices without a NIC reaches {forwarding}. A "
         f"flood to dummy ports takes {flooding}. Accounting for the bursts of "
         f"{n_threads} threads to {n_ports:,} ports takes "
-        f"{before:.0f} MB of the process before any traffic, and {after:.0f} "
-        "MB once each thread has sent "
-        f"{memory.N_BURSTS:,} bursts to each port. "
+        f"{before:.0f} MB of the process before any traffic, {after:.0f} MB "
+        f"once each thread has sent {memory.N_BURSTS:,} bursts to each port, "
+        f"and {later:.0f} MB when all of them have been busy for 18 minutes. "
         "Made from " + ", ".join(f"`{name}.json`" for name in names)
         + f" in `bench/results`, on Linux {kernels}; "
         "[accounting.rst](bench/accounting.rst) and "

@@ -275,11 +275,11 @@ class Figures(unittest.TestCase):
     def test_memory(self) -> None:
         table = figures.TABLES["memory"]([Result(
             "2000 ports, 8 threads", "MB",
-            {"accounted for": [1.31, 8.8, 35],
-             "of the process": [4.97, 14.39, 51.96]})])
+            {"accounted for": [1.31, 8.8, 35, 60],
+             "of the process": [4.97, 14.39, 51.96, 75.04]})])
         self.assertEqual(table.rows, [
-            ["accounted for", "2,000", "8", "1.3", "8.8", "35.0"],
-            ["of the process", "2,000", "8", "5.0", "14.4", "52.0"]])
+            ["accounted for", "2,000", "8", "1.3", "8.8", "35.0", "60.0"],
+            ["of the process", "2,000", "8", "5.0", "14.4", "52.0", "75.0"]])
 
     PAIRS = {"stock": [2.0, 2.0, 4.0], "patched": [3.0, 1.0, 6.0]}
     CELLS_OF_RATIO = ["1.500", "0.500 to 1.500", "75.0%"]
@@ -512,9 +512,9 @@ class ByHand(unittest.TestCase):
               "flood-all": [flood(100, 99), flood(1000, 104)],
               "flood-10000": [flood(10000, 98)],
               "memory": [Result("10000 ports, 8 threads", "MB",
-                                {"of the process": [12.3, 50, 172.3]}),
+                                {"of the process": [12.3, 50, 172.3, 201]}),
                          Result("2000 ports, 8 threads", "MB",
-                                {"of the process": [1, 2, 3]})]}
+                                {"of the process": [1, 2, 3, 4]})]}
         with mock.patch.object(figures, "load", lambda name: {
                 "machine": {"kernel": "6." + str(len(name))},
                 "results": {name.partition("-")[0]: of[name]}}):

@@ -33,8 +33,17 @@ const char *const cost_cause_names[] = {
     [COST_CAUSE_BLOCKED] = "blocked",
 };
 
-/* Bytes of all that was allocated here. */
+/* Bytes of all that was allocated here, with what malloc() adds. */
 static atomic_uint64_t memory_used = 0;
+
+/* Returns how many bytes a piece of 'size' takes: in most C libraries,
+ * malloc() needs a word for itself, and returns multiples of two words. */
+static size_t
+footprint(size_t size)
+{
+    return ROUND_UP(MAX(size, CACHE_LINE_SIZE) + sizeof(size_t),
+                    2 * sizeof(size_t));
+}
 
 /* Returns how many bytes accounting takes. */
 uint64_t
@@ -52,7 +61,7 @@ cost_alloc(size_t size)
 {
     uint64_t orig;
 
-    atomic_add_relaxed(&memory_used, size, &orig);
+    atomic_add_relaxed(&memory_used, footprint(size), &orig);
     return size > CACHE_LINE_SIZE ? xzalloc(size) : xzalloc_cacheline(size);
 }
 
@@ -65,7 +74,7 @@ cost_free(void *p, size_t size)
     if (!p) {
         return;
     }
-    atomic_sub_relaxed(&memory_used, size, &orig);
+    atomic_sub_relaxed(&memory_used, footprint(size), &orig);
     if (size > CACHE_LINE_SIZE) {
         free(p);
     } else {
@@ -504,6 +513,41 @@ out:
     return inserted;
 }
 
+/* As they are read. */
+
+static size_t
+slow_bytes(const struct cost_kind *kind)
+{
+    return (sizeof(struct cost_slow)
+            + (kind->n_stages + kind->n_details) * sizeof(uint64_t));
+}
+
+static struct cost_slow *
+slow_create(const struct cost_kind *kind)
+{
+    struct cost_slow *slow = cost_alloc(slow_bytes(kind));
+
+    slow->details = &slow->stages[kind->n_stages];
+    return slow;
+}
+
+static struct cost_slow *
+slow_clone(const struct cost_kind *kind, const struct cost_slow *src)
+{
+    struct cost_slow *slow = slow_create(kind);
+    uint64_t *details = slow->details;
+
+    memcpy(slow, src, slow_bytes(kind));
+    slow->details = details;
+    return slow;
+}
+
+static void
+slow_destroy(const struct cost_kind *kind, struct cost_slow *slow)
+{
+    cost_free(slow, slow_bytes(kind));
+}
+
 /* Books. */
 
 /* Makes 'book' empty, for the thread 'name', or the empty string if it is to
@@ -514,7 +558,7 @@ cost_book_init(struct cost_book *book, const struct cost_kind *kind,
 {
     book->kind = kind;
     ovs_strlcpy(book->name, name, sizeof book->name);
-    book->classes = xcalloc(kind->n_classes, sizeof *book->classes);
+    book->classes = cost_alloc(kind->n_classes * sizeof *book->classes);
     book->keys = xcalloc(kind->n_lists, sizeof *book->keys);
     book->slowest = NULL;
     book->n_slowest = 0;
@@ -531,11 +575,11 @@ cost_book_uninit(struct cost_book *book)
         cost_sketch_uninit(&book->keys[i]);
     }
     for (size_t i = 0; i < book->n_slowest; i++) {
-        free(book->slowest[i].details);
+        slow_destroy(book->kind, book->slowest[i]);
     }
     free(book->slowest);
     free(book->keys);
-    free(book->classes);
+    cost_free(book->classes, book->kind->n_classes * sizeof *book->classes);
 }
 
 /* Returns true if 'book' has nothing in it. */
@@ -590,16 +634,16 @@ book_add_block(struct cost_block **dst, const struct cost_block *src)
 static int
 compare_slow(const void *a_, const void *b_)
 {
-    const struct cost_slow *a = a_, *b = b_;
+    const struct cost_slow *a = *(const struct cost_slow *const *) a_;
+    const struct cost_slow *b = *(const struct cost_slow *const *) b_;
 
     return (a->total_ns != b->total_ns ? (a->total_ns < b->total_ns ? 1 : -1)
-            : a->entry.when_us != b->entry.when_us
-            ? (a->entry.when_us < b->entry.when_us ? -1 : 1)
+            : a->when_us != b->when_us ? (a->when_us < b->when_us ? -1 : 1)
             : 0);
 }
 
 /* Returns a place for 'n' more of the slowest events in 'book'. */
-static struct cost_slow *
+static struct cost_slow **
 book_grow_slowest(struct cost_book *book, size_t n)
 {
     book->slowest = xrealloc(book->slowest,
@@ -617,7 +661,7 @@ book_trim_slowest(struct cost_book *book)
               compare_slow);
     }
     while (book->n_slowest > book->kind->n_slowest) {
-        free(book->slowest[--book->n_slowest].details);
+        slow_destroy(book->kind, book->slowest[--book->n_slowest]);
     }
 }
 
@@ -634,7 +678,7 @@ cost_book_add_since(struct cost_book *dst, const struct cost_book *src,
                     uint64_t tick)
 {
     const struct cost_kind *kind = dst->kind;
-    struct cost_slow *slow;
+    struct cost_slow **slow;
 
     for (size_t i = 0; i < kind->n_classes; i++) {
         if (src->classes[i]) {
@@ -647,11 +691,8 @@ cost_book_add_since(struct cost_book *dst, const struct cost_book *src,
 
     slow = book_grow_slowest(dst, src->n_slowest);
     for (size_t i = 0; i < src->n_slowest; i++) {
-        if (src->slowest[i].tick > tick) {
-            *slow = src->slowest[i];
-            slow->details = xmemdup(slow->details,
-                                    kind->n_details * sizeof *slow->details);
-            slow++;
+        if (src->slowest[i]->tick > tick) {
+            *slow++ = slow_clone(kind, src->slowest[i]);
             dst->n_slowest++;
         }
     }
@@ -666,12 +707,12 @@ void
 cost_book_keep_slowest(struct cost_book *dst, struct cost_book *src,
                        uint64_t tick)
 {
-    struct cost_slow *slow = book_grow_slowest(dst, src->n_slowest);
+    struct cost_slow **new = book_grow_slowest(dst, src->n_slowest);
     size_t n = 0, n_max = dst->kind->n_slowest;
 
     for (size_t i = 0; i < src->n_slowest; i++) {
-        *slow = src->slowest[i];
-        slow++->tick = tick;
+        src->slowest[i]->tick = tick;
+        *new++ = src->slowest[i];
     }
     dst->n_slowest += src->n_slowest;
     if (!src->n_slowest) {
@@ -680,21 +721,21 @@ cost_book_keep_slowest(struct cost_book *dst, struct cost_book *src,
     src->n_slowest = 0;
     qsort(dst->slowest, dst->n_slowest, sizeof *dst->slowest, compare_slow);
     for (size_t i = 0; i < dst->n_slowest; i++) {
+        struct cost_slow *slow = dst->slowest[i];
         size_t n_later = 0;
 
         /* Those that are kept so far are slower. */
-        slow = &dst->slowest[i];
         if (tick - slow->tick >= COST_TICKS_EACH + COST_TICKS_STEP) {
             slow->tick = ROUND_UP(slow->tick, COST_TICKS_STEP);
         }
         for (size_t j = 0; j < n; j++) {
-            n_later += dst->slowest[j].tick >= slow->tick;
+            n_later += dst->slowest[j]->tick >= slow->tick;
         }
         if (n < n_max
             || (n_later < n_max && tick - slow->tick < COST_TICKS_MAX)) {
-            dst->slowest[n++] = *slow;
+            dst->slowest[n++] = slow;
         } else {
-            free(slow->details);
+            slow_destroy(dst->kind, slow);
         }
     }
     dst->n_slowest = n;
@@ -713,28 +754,27 @@ cost_book_read_slowest(struct cost_book *book, struct cost_slowest *slowest,
     bool ok = (seq_read(&slowest->seq) == COST_TAKEN
                || cost_seq_copy(&slowest->seq, words, slowest->words, n,
                                 take));
-    struct cost_slow *slow = book_grow_slowest(book, kind->n_slowest);
+    struct cost_slow **slowp = book_grow_slowest(book, kind->n_slowest);
 
     for (size_t i = 0; ok && i < kind->n_slowest; i++) {
         const uint64_t *w = &words[i * slow_size(kind)];
+        struct cost_slow *slow;
 
         if (!w[SLOW_WHEN]) {
             continue;
         }
-        slow->entry.excluded_ns = w[SLOW_EXCLUDED];
-        slow->entry.when_us = w[SLOW_WHEN];
-        slow->entry.class = w[SLOW_HEAD];
-        slow->entry.counter = w[SLOW_HEAD] >> 32;
-        slow->entry.known = w[SLOW_HEAD] >> 40;
+        *slowp++ = slow = slow_create(kind);
+        slow->excluded_ns = w[SLOW_EXCLUDED];
+        slow->when_us = w[SLOW_WHEN];
+        slow->class = w[SLOW_HEAD];
+        slow->known = w[SLOW_HEAD] >> 40;
         slow->cause = w[SLOW_HEAD] >> 56;
         slow->tick = UINT64_MAX;
         w += SLOW_STAGES;
-        memcpy(slow->entry.stages, w, kind->n_stages * sizeof *w);
+        memcpy(slow->stages, w, ((kind->n_stages + kind->n_details)
+                                 * sizeof *w));
         slow->total_ns = w[cost_kind_total(kind)];
-        slow->details = xmemdup(w + kind->n_stages,
-                                kind->n_details * sizeof *w);
         ovs_strlcpy(slow->thread, book->name, sizeof slow->thread);
-        slow++;
         book->n_slowest++;
     }
     free(words);

@@ -232,15 +232,20 @@ struct cost_slowest {
     atomic_uint64_t words[];
 };
 
-/* One of them, as it is read. */
+/* One of them, as it is read.  Accounts keep many: each has memory only for
+ * the stages of its kind, and details, which follow them. */
 struct cost_slow {
-    struct cost_entry entry;
-    enum cost_cause cause;
+    uint64_t excluded_ns;               /* As in struct cost_entry. */
+    uint64_t when_us;
     uint64_t tick;                      /* The first one after it that is
                                          * kept, UINT64_MAX before that. */
     uint64_t total_ns;
-    char thread[COST_NAME_MAX];
     uint64_t *details;                  /* kind->n_details. */
+    enum cost_cause cause;
+    uint32_t class;
+    uint16_t known;
+    char thread[COST_NAME_MAX];
+    uint64_t stages[];                  /* kind->n_stages. */
 };
 
 /* What one thread or several have recorded. */
@@ -250,7 +255,7 @@ struct cost_book {
     struct cost_block **classes;        /* kind->n_classes, each NULL if
                                          * empty. */
     struct cost_sketch *keys;           /* kind->n_lists. */
-    struct cost_slow *slowest;          /* Slowest first. */
+    struct cost_slow **slowest;         /* Slowest first. */
     size_t n_slowest;
 };
 

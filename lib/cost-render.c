@@ -788,8 +788,8 @@ report_slowest(const struct cost_report *report, const struct cost_view *view,
     put_last(s, view, account);
     cost_put_integer(json, "events", n_events);
     for (size_t i = 0; i < n; i++) {
-        const struct cost_slow *slow = &account->total.slowest[i];
-        char *class = cost_class_name(kind, slow->entry.class);
+        const struct cost_slow *slow = account->total.slowest[i];
+        char *class = cost_class_name(kind, slow->class);
         struct json *details = json_object_create();
         struct json *numbers = json_object_create();
         struct json *stages = json_object_create();
@@ -797,18 +797,18 @@ report_slowest(const struct cost_report *report, const struct cost_view *view,
         bool split = false;
 
         cost_put_integer(event, "total_ns", slow->total_ns);
-        cost_put_integer(event, "excluded_ns", slow->entry.excluded_ns);
-        cost_put_integer(event, "time_us", slow->entry.when_us);
+        cost_put_integer(event, "excluded_ns", slow->excluded_ns);
+        cost_put_integer(event, "time_us", slow->when_us);
         json_object_put_string(event, "thread", slow->thread);
         ds_put_format(s, "%3"PRIuSIZE". ", i + 1);
         put_time(s, slow->total_ns, " us");
-        if (slow->entry.excluded_ns) {
+        if (slow->excluded_ns) {
             ds_put_cstr(s, ", without ");
-            put_time(s, slow->entry.excluded_ns, " us");
+            put_time(s, slow->excluded_ns, " us");
             ds_put_cstr(s, " of events within it,");
         }
         ds_put_strftime_msec(s, " at %Y-%m-%d %H:%M:%S.###Z",
-                             slow->entry.when_us / 1000, true);
+                             slow->when_us / 1000, true);
         ds_put_format(s, ", thread %s, class %s, ", slow->thread, class);
         cost_put_string(event, "class", class);
         if (slow->cause != COST_CAUSE_UNKNOWN) {
@@ -823,9 +823,9 @@ report_slowest(const struct cost_report *report, const struct cost_view *view,
         for (int number = 0; number < 2; number++) {
             for (size_t j = 0; j < cost_kind_total(kind); j++) {
                 const char *name = kind->stages[j].name;
-                uint64_t value = slow->entry.stages[j];
+                uint64_t value = slow->stages[j];
 
-                if (!(slow->entry.known & (1u << j))
+                if (!(slow->known & (1u << j))
                     || cost_stage_is_number(kind, j) != number) {
                     continue;
                 }

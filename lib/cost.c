@@ -407,7 +407,7 @@ account_exited(struct cost_account *account)
     OVS_REQUIRES(account->mutex)
 {
     if (!account->exited) {
-        account->exited = xmalloc(sizeof *account->exited);
+        account->exited = cost_alloc(sizeof *account->exited);
         cost_book_init(account->exited, account->kind, "exited");
     }
     return account->exited;
@@ -419,7 +419,7 @@ account_drop_exited(struct cost_account *account)
 {
     if (account->exited) {
         cost_book_uninit(account->exited);
-        free(account->exited);
+        cost_free(account->exited, sizeof *account->exited);
         account->exited = NULL;
     }
     cost_history_expire(&account->history, UINT64_MAX);

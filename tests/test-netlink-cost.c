@@ -155,17 +155,17 @@ print_slowest(const char *name, enum nl_cost_op op)
 
     ovs_assert(read_account(name, &reading));
     for (size_t i = 0; i < reading.total.n_slowest; i++) {
-        const struct cost_slow *slow = &reading.total.slowest[i];
+        const struct cost_slow *slow = reading.total.slowest[i];
         struct json *json = json_object_create();
 
-        ovs_assert(slow->entry.class == op);
+        ovs_assert(slow->class == op);
         ovs_assert(!strcmp(slow->thread, "main"));
         ds_clear(&details);
         nl_cost_put_details(name, slow->details, &details, json);
         json_destroy(json);
         printf("%s slowest: %s %"PRIu64" + %"PRIu64" = %"PRIu64" us, %s\n",
-               name, ops[op], slow->entry.stages[NL_COST_SEND] / 1000,
-               slow->entry.stages[NL_COST_RECEIVE] / 1000,
+               name, ops[op], slow->stages[NL_COST_SEND] / 1000,
+               slow->stages[NL_COST_RECEIVE] / 1000,
                slow->total_ns / 1000, ds_cstr(&details));
     }
     ds_destroy(&details);

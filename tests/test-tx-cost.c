@@ -21,6 +21,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "command-line.h"
@@ -30,11 +31,17 @@
 #include "ovs-rcu.h"
 #include "ovs-thread.h"
 #include "ovstest.h"
+#include "random.h"
+#include "timeval.h"
 #include "util.h"
 
 /* Times that bursts wait, and that sending them takes, in ns, are these, from
  * 0.2 to 50 us. */
-enum { N_TIMES = 31 };
+enum { N_TIMES = 9973 };
+
+/* In the end, the numbers are copied so often, after so many bursts of each
+ * thread to each port. */
+enum { N_TICKS = 110, N_TICK_BURSTS = 64 };
 
 /* A thread that sends to all ports. */
 struct sender {
@@ -103,15 +110,33 @@ print_memory(const char *when, uint64_t before, size_t n_ports)
            accounted / n_ports);
 }
 
+/* Has each of 'senders' send 'n_bursts' to each port, one thread after the
+ * other: all of them advance the same clock. */
+static void
+send_all(struct sender *senders, size_t n, unsigned int n_bursts)
+{
+    for (size_t i = 0; i < n; i++) {
+        pthread_t thread;
+
+        senders[i].n_bursts = n_bursts;
+        thread = ovs_thread_create("sender", send_bursts, &senders[i]);
+        /* What it replaces is given back meanwhile. */
+        ovsrcu_quiesce_start();
+        xpthread_join(thread, NULL);
+        ovsrcu_quiesce_end();
+    }
+}
+
 /* "memory PORTS THREADS BURSTS": shows what accounting for bursts takes,
- * before any, when each thread has sent one to each port, and when it has sent
- * so many. */
+ * before any, when each thread has sent one to each port, when it has sent so
+ * many, and after 18 minutes more of bursts: copies of the last 17 minutes
+ * are kept. */
 static void
 show_memory(struct ovs_cmdl_context *ctx)
 {
     unsigned int n_ports, n_threads, n_bursts;
     struct cost_account **accounts;
-    uint64_t times[N_TIMES];
+    static uint64_t times[N_TIMES];
     struct sender *senders;
     uint64_t before;
 
@@ -122,9 +147,11 @@ show_memory(struct ovs_cmdl_context *ctx)
         ovs_fatal(0, "positive numbers are expected");
     }
     for (size_t i = 0; i < N_TIMES; i++) {
-        times[i] = i ? times[i - 1] * 6 / 5 : 200;
+        times[i] = 200 * pow(250, random_range(1000) / 1000.0);
     }
     cost_clock_set_test(NULL, times, N_TIMES);
+    time_msec();
+    timeval_stop();
     cost_config_register(&tx_cost_config);
 
     accounts = xmalloc(n_ports * sizeof *accounts);
@@ -149,20 +176,16 @@ show_memory(struct ovs_cmdl_context *ctx)
     }
     print_memory("idle", before, n_ports);
 
-    for (int pass = 0; pass < 2; pass++) {
-        /* One thread after the other: all of them advance the same clock. */
-        for (size_t i = 0; i < n_threads; i++) {
-            pthread_t thread;
-
-            senders[i].n_bursts = pass ? n_bursts : 1;
-            thread = ovs_thread_create("sender", send_bursts, &senders[i]);
-            /* What it replaces is given back meanwhile. */
-            ovsrcu_quiesce_start();
-            xpthread_join(thread, NULL);
-            ovsrcu_quiesce_end();
-        }
-        print_memory(pass ? "many bursts" : "a burst each", before, n_ports);
+    send_all(senders, n_threads, 1);
+    print_memory("a burst each", before, n_ports);
+    send_all(senders, n_threads, n_bursts);
+    print_memory("many bursts", before, n_ports);
+    for (int i = 0; i < N_TICKS; i++) {
+        send_all(senders, n_threads, N_TICK_BURSTS);
+        timeval_warp(COST_TICK_MS);
+        cost_accounts_copy();
     }
+    print_memory("18 minutes", before, n_ports);
 
     for (size_t i = 0; i < n_threads; i++) {
         for (size_t j = 0; j < n_ports; j++) {
