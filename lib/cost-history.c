@@ -29,6 +29,9 @@ struct copy {
     uint8_t data[];
 };
 
+/* Bytes of all copies. */
+static atomic_uint64_t total_size = 0;
+
 /* All copies of the numbers of a thread. */
 struct cost_history {
     struct cost_history *next;
@@ -46,6 +49,13 @@ cost_history_has(uint64_t tick, uint64_t latest)
     return (latest - tick < COST_TICKS_EACH
             || (tick % COST_TICKS_STEP == 0
                 && latest - tick < COST_TICKS_MAX));
+}
+
+/* Returns how many bytes all copies take. */
+uint64_t
+cost_history_size(void)
+{
+    return cost_load(&total_size);
 }
 
 /* One walk over the numbers of a book writes them to 'out' or, if that is
@@ -187,22 +197,37 @@ walk_book(struct stream *stream, const struct cost_book *book)
 
 /* Copies. */
 
+static void
+add_copy(struct cost_history *history, uint64_t tick, const struct ds *s)
+{
+    struct copy *copy = cost_alloc(sizeof *copy + s->length);
+    uint64_t orig;
+
+    atomic_add_relaxed(&total_size, sizeof *copy + s->length, &orig);
+    copy->next = history->copies;
+    copy->tick = tick;
+    copy->size = s->length;
+    memcpy(copy->data, s->string, s->length);
+    history->copies = copy;
+}
+
 /* Frees '*copy', and puts the one before it in its place. */
 static void
 remove_copy(struct copy **copyp)
 {
     struct copy *copy = *copyp;
+    size_t size = sizeof *copy + copy->size;
+    uint64_t orig;
 
     *copyp = copy->next;
-    cost_free(copy, sizeof *copy + copy->size);
+    atomic_sub_relaxed(&total_size, size, &orig);
+    cost_free(copy, size);
 }
 
-/* Removes the copies that are of no tick that is kept. */
+/* Removes the copies that are of no tick that is kept, 'oldest' or later. */
 static void
-prune(struct cost_history *history, uint64_t latest)
+prune(struct cost_history *history, uint64_t oldest, uint64_t latest)
 {
-    uint64_t oldest = latest - MIN(latest, COST_TICKS_MAX);
-
     struct copy *copy = history->copies;
 
     while (copy->next) {
@@ -222,15 +247,16 @@ prune(struct cost_history *history, uint64_t latest)
 /* Histories. */
 
 /* Copies 'book', the numbers that 'thread', or NULL for "exited", has at
- * 'tick', to 'list'. */
+ * 'tick', to 'list', and frees copies that are only of ticks before
+ * 'oldest'. */
 void
 cost_history_copy(struct cost_history **list, const void *thread,
-                  uint64_t tick, const struct cost_book *book)
+                  uint64_t oldest, uint64_t tick,
+                  const struct cost_book *book)
 {
     struct ds s = DS_EMPTY_INITIALIZER;
     struct stream stream = { .out = &s };
     struct cost_history *h = *list;
-    struct copy *copy;
 
     while (h && (h->thread != thread || h->end != UINT64_MAX)) {
         h = h->next;
@@ -250,15 +276,10 @@ cost_history_copy(struct cost_history **list, const void *thread,
     put_zeros(&stream);
     if (!h->copies || h->copies->size != s.length
         || memcmp(h->copies->data, s.string, s.length)) {
-        copy = cost_alloc(sizeof *copy + s.length);
-        copy->next = h->copies;
-        copy->tick = tick;
-        copy->size = s.length;
-        memcpy(copy->data, s.string, s.length);
-        h->copies = copy;
+        add_copy(h, tick, &s);
     }
     ds_destroy(&s);
-    prune(h, tick);
+    prune(h, oldest, tick);
 }
 
 /* Subtracts from 'book' what 'thread', or NULL for "exited", had at 'tick',

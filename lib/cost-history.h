@@ -45,9 +45,14 @@ struct cost_history;
  * None: the lock of an account guards its list of histories, and that of all
  * accounts those of deleted ones. */
 
+/* Bytes that all copies may take, and what one tick adds to them. */
+#define COST_HISTORY_MAX (16 * 1024 * 1024)
+
 bool cost_history_has(uint64_t tick, uint64_t latest);
+uint64_t cost_history_size(void);
 void cost_history_copy(struct cost_history **, const void *thread,
-                       uint64_t tick, const struct cost_book *);
+                       uint64_t oldest, uint64_t tick,
+                       const struct cost_book *);
 void cost_history_subtract(const struct cost_history *, const void *thread,
                            uint64_t tick, uint64_t tick_us,
                            struct cost_book *);

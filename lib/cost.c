@@ -78,6 +78,11 @@ static uint64_t latest_id OVS_GUARDED_BY(accounts_mutex);
 static struct cost_tick ticks[COST_TICKS_MAX] OVS_GUARDED_BY(accounts_mutex);
 static atomic_uint64_t latest_tick = 0;
 
+/* Readers get numbers since this tick, or a later one.  It increases when
+ * copies take too much memory.  The next tick frees the copies before it, so
+ * that a reader has some seconds. */
+static uint64_t first_tick OVS_GUARDED_BY(accounts_mutex);
+
 /* An event that is to be logged. */
 struct cost_breach {
     const struct cost_kind *kind;
@@ -581,7 +586,8 @@ compare_accounts(const void *a_, const void *b_)
     return strcmp((*a)->name, (*b)->name);
 }
 
-/* Makes '*from' the latest tick at least 'last_ms' ago, if there is one. */
+/* Makes '*from' the latest tick at least 'last_ms' ago, or, if copies of that
+ * take too much memory, the oldest one, if there is any. */
 static void
 find_tick(long long int last_ms, struct cost_tick *from)
     OVS_REQUIRES(accounts_mutex)
@@ -589,10 +595,20 @@ find_tick(long long int last_ms, struct cost_tick *from)
     uint64_t latest = cost_load(&latest_tick);
     long long int now = time_msec();
 
-    for (size_t i = 0; i < COST_TICKS_MAX; i++) {
-        if (ticks[i].number > from->number && now - ticks[i].ms >= last_ms
-            && cost_history_has(ticks[i].number, latest)) {
-            *from = ticks[i];
+    for (uint64_t tick = latest; tick >= MAX(first_tick, 1); tick--) {
+        if (latest - tick >= COST_TICKS_MAX) {
+            break;
+        }
+        if (cost_history_has(tick, latest)) {
+            const struct cost_tick *t = &ticks[tick % COST_TICKS_MAX];
+            bool enough = now - t->ms >= last_ms;
+
+            if (enough || first_tick) {
+                *from = *t;
+            }
+            if (enough) {
+                break;
+            }
         }
     }
 }
@@ -761,9 +777,10 @@ cost_account_read(struct cost_account *account, bool slowest,
     return true;
 }
 
-/* Copies what 'account' has at 'tick', and takes its slowest events. */
+/* Copies what 'account' has at 'tick', and takes its slowest events.  Frees
+ * copies from before tick 'oldest'. */
 static void
-account_copy(struct cost_account *account, uint64_t tick)
+account_copy(struct cost_account *account, uint64_t oldest, uint64_t tick)
 {
     ovs_mutex_lock(&account->mutex);
     for (size_t i = 0; i < account->n_recorders; i++) {
@@ -771,7 +788,8 @@ account_copy(struct cost_account *account, uint64_t tick)
         struct cost_book book;
 
         if (cost_recorder_read(recorder, false, &book)) {
-            cost_history_copy(&account->history, recorder, tick, &book);
+            cost_history_copy(&account->history, recorder, oldest, tick,
+                              &book);
             cost_recorder_take_slowest(recorder, &book);
             if (book.n_slowest) {
                 cost_book_keep_slowest(account_exited(account), &book, tick);
@@ -780,9 +798,10 @@ account_copy(struct cost_account *account, uint64_t tick)
         cost_book_uninit(&book);
     }
     if (account->exited) {
-        cost_history_copy(&account->history, NULL, tick, account->exited);
+        cost_history_copy(&account->history, NULL, oldest, tick,
+                          account->exited);
     }
-    cost_history_expire(&account->history, tick - MIN(tick, COST_TICKS_MAX));
+    cost_history_expire(&account->history, oldest);
     account->copied = tick;
     ovs_mutex_unlock(&account->mutex);
 }
@@ -793,6 +812,7 @@ void
 cost_accounts_copy(void)
 {
     uint64_t tick = cost_load(&latest_tick) + 1;
+    uint64_t oldest = tick - MIN(tick, COST_TICKS_MAX);
     const struct cost_kind *kind;
     struct cost_tick *now;
     bool due;
@@ -806,6 +826,11 @@ cost_accounts_copy(void)
         now->ms = time_msec();
         now->us = time_wall_usec();
         cost_store(&latest_tick, tick);
+
+        oldest = MAX(oldest, first_tick);
+        if (cost_history_size() > COST_HISTORY_MAX) {
+            first_tick = oldest + (tick - oldest) / 4 + 1;
+        }
     }
     for (size_t i = 0; due && i < n_known_kinds; i++) {
         struct known_kind *known;
@@ -815,7 +840,7 @@ cost_accounts_copy(void)
         ovs_mutex_unlock(&accounts_mutex);
         cost_accounts_get(&kind, 1, NULL, 0, &all);
         for (size_t j = 0; j < all.n; j++) {
-            account_copy(all.accounts[j], tick);
+            account_copy(all.accounts[j], oldest, tick);
             ovsrcu_quiesce();
         }
         cost_accounts_put(&all);
@@ -823,9 +848,9 @@ cost_accounts_copy(void)
 
         /* An account that is destroyed from now on has been copied. */
         known = &known_kinds[i];
-        cost_history_copy(&known->history, NULL, tick, &known->deleted.book);
-        cost_history_expire(&known->history,
-                            tick - MIN(tick, COST_TICKS_MAX));
+        cost_history_copy(&known->history, NULL, oldest, tick,
+                          &known->deleted.book);
+        cost_history_expire(&known->history, oldest);
         known->copied = tick;
     }
     ovs_mutex_unlock(&accounts_mutex);

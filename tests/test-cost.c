@@ -1396,6 +1396,56 @@ check_history_memory(struct cost_account *unused OVS_UNUSED)
     }
 }
 
+/* If copies take too much, those of the oldest ticks are gone: the numbers of
+ * the last minutes are right, but of fewer minutes. */
+static void
+check_history_limit(struct cost_account *unused OVS_UNUSED)
+{
+    enum { N_RECORDERS = 512, N_TICKS = 110 };
+    struct cost_account *account = cost_account_create(&other_kind, "limit",
+                                                       NULL);
+    struct cost_recorder *recorders[N_RECORDERS];
+    long long int least_ms = LLONG_MAX;
+
+    for (size_t i = 0; i < N_RECORDERS; i++) {
+        recorders[i] = cost_recorder_create(account, "thread");
+        for (uint64_t ns = 1; ns < COST_HIST_MAX_NS; ns += ns / 16 + 1) {
+            struct cost_entry entry;
+
+            cost_entry_init(&entry, 0);
+            for (size_t k = FIRST; k < N_STAGES; k++) {
+                cost_entry_add(&entry, k, ns);
+            }
+            cost_record(recorders[i], &entry, NULL, NULL, NULL);
+        }
+    }
+    for (int tick = 0; tick < N_TICKS; tick++) {
+        struct cost_reading reading;
+        struct cost_accounts all;
+
+        for (size_t i = 0; i < N_RECORDERS; i++) {
+            record(recorders[i], 0, 0);
+        }
+        timeval_warp(COST_TICK_MS);
+        cost_accounts_copy();
+        ovs_assert(cost_history_size() < COST_HISTORY_MAX * 5 / 4);
+
+        cost_accounts_get(other_kinds, 1, "limit", 900000, &all);
+        ovs_assert(cost_account_read(all.accounts[0], false, &all.from,
+                                     &reading));
+        if (all.from.number && reading.since_us == all.from.us) {
+            ovs_assert(cost_book_events(&reading.total, 0) * COST_TICK_MS
+                       == N_RECORDERS * reading.elapsed_ms);
+            least_ms = MIN(least_ms, reading.elapsed_ms);
+        }
+        cost_reading_uninit(&reading);
+        cost_accounts_put(&all);
+        ovsrcu_quiesce();
+    }
+    ovs_assert(least_ms >= 60000 && least_ms < 900000);
+    cost_account_destroy(account);
+}
+
 enum { N_COPIED = 100000 };
 
 static void *
@@ -1489,7 +1539,7 @@ check_old_numbers(struct cost_account *unused OVS_UNUSED)
             cost_record(recorder, &entry, NULL, NULL, NULL);
         }
         ovs_assert(cost_recorder_read(recorder, false, &books[i]));
-        cost_history_copy(&history, recorder, i + 1, &books[i]);
+        cost_history_copy(&history, recorder, 0, i + 1, &books[i]);
     }
     cost_count(recorder, 1, BAD, UINT64_C(1) << 40);
 
@@ -1533,6 +1583,7 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
         check_refused, check_next, check_off, check_sample, check_accounts,
         check_clears, check_memory, check_config, check_old_numbers,
         check_windows, check_concurrent_copy, check_history_memory,
+        check_history_limit,
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
