@@ -272,7 +272,8 @@ class Changes:
         """Which of the states in between a running switch sees is chance."""
         if not self.stopped:
             raise IndexError
-        one, two = self.two([d for d in self.devices if d not in self.configured])
+        one, two = self.two([d for d in self.devices
+                             if d not in self.configured])
         self.touched += one, two
         first, second = one.name, two.name
         return self.in_turn(self.set_name(one, "x"),
@@ -281,7 +282,8 @@ class Changes:
 
     def take_over(self) -> List[str]:
         """Another device gets the name, or the altname."""
-        one, two = self.two([d for d in self.devices if d not in self.configured])
+        one, two = self.two([d for d in self.devices
+                             if d not in self.configured])
         self.touched += one, two
         old = one.name
         first = self.set_name(one, self.free())
