@@ -59,6 +59,9 @@ class Device:
     peer_up: bool = True
     altnames: Set[str] = field(default_factory=set)
 
+    def names(self) -> Set[str]:
+        return {self.name, *self.altnames}
+
 
 def ip(*lines: str) -> List[str]:
     return [f"ip {line}" for line in lines]
@@ -95,11 +98,13 @@ class Changes:
         self.away: List[Device] = []    # In the namespace "other".
         self.ports: Set[str] = set()
         self.stopped = False
-        # Devices of this step that were changed, and that are members of a
-        # new bond or get QoS: not both, as stock may write flags that it has
-        # read before, and takes the ifindex that it knew before.
-        self.touched: List[Device] = []
-        self.configured: List[Device] = []
+        # Names of devices that were changed in this step, and of ports that
+        # were deleted, made anew, or got QoS: none is both.  When it deletes a
+        # port, stock writes flags that it has read before the change, if need
+        # be to another device that has the name by then, which sets devices up
+        # or down; and QoS goes to the ifindex that it knew before.
+        self.touched: Set[str] = set()
+        self.configured: Set[str] = set()
         self.n = 0
         # How often a kind comes, against the others.
         self.kinds: Dict[Callable[[], List[str]], int] = {
@@ -108,7 +113,8 @@ class Changes:
             self.rename_keep: 4, self.rename_often: 2, self.exchange: 2,
             self.take_over: 2, self.altname: 4, self.to_other: 2,
             self.from_other: 4, self.netns_id: 1, self.delete_other: 1,
-            self.address: 3, self.bridge_address: 4, self.flush: 2,
+            self.address: 3, self.underlay: 5,
+            self.bridge_address: 4, self.flush: 2,
             self.route: 3, self.add: 10, self.delete_port: 5,
             self.internal: 3, self.ofport: 1, self.tag: 1,
             self.mtu_request: 2, self.set_mac: 2, self.admin: 2,
@@ -122,14 +128,14 @@ class Changes:
 
     def step(self) -> Step:
         self.stopped = self.random.random() < 0.5
-        self.touched, self.configured = [], []
+        self.touched, self.configured = set(), set()
         pause = -1.0
         if self.stopped:
             pause = self.random.choice((0, 0, 0, 0, 0, 0.3, 0.3, 3))
         changes = []
         if self.stopped and self.random.random() < 0.25:
-            kind = self.random.choice((self.bridge_address, self.internal,
-                                       self.add, self.carrier))
+            kind = self.random.choice((self.bridge_address, self.underlay,
+                                       self.internal, self.add, self.carrier))
             changes.append(Change("overrun", [flood()]))
             with contextlib.suppress(IndexError):
                 changes.append(Change(kind.__name__, kind()))
@@ -158,10 +164,17 @@ class Changes:
             kind, self.n >> 8 & 255, self.n & 255)
 
     def device(self) -> Device:
-        device = self.random.choice([d for d in self.devices
-                                     if d not in self.configured])
-        self.touched.append(device)
+        device = self.random.choice(self.changeable())
+        self.touched |= device.names()
         return device
+
+    def changeable(self) -> List[Device]:
+        return [d for d in self.devices if not d.names() & self.configured]
+
+    def configure(self, *names: str) -> None:
+        if self.touched.intersection(names):
+            raise IndexError
+        self.configured.update(names)
 
     def two(self, things: List[T]) -> List[T]:
         if len(things) < 2:
@@ -170,8 +183,8 @@ class Changes:
 
     def free(self, names: List[str] = DEVICES) -> str:
         """Returns a name that no device has, rather one of a port."""
-        names = [n for n in names if not any(
-            n == d.name or n in d.altnames for d in self.devices)]
+        names = [n for n in names if n not in self.configured
+                 and not any(n in d.names() for d in self.devices)]
         missing = [n for n in names if n in self.ports]
         return self.random.choice(
             missing if missing and self.random.random() < 0.7 else names)
@@ -182,7 +195,7 @@ class Changes:
         self.n += 1
         device = Device(name, f"e{self.n}")
         self.devices.append(device)
-        self.touched.append(device)
+        self.touched.add(name)
         mac = f"{self.n >> 8 & 255:02x}:{self.n & 255:02x}"
         # It comes up when it is made: stock may write flags that it has read
         # when it was down.
@@ -239,6 +252,7 @@ class Changes:
     def set_name(self, device: Device, name: str) -> List[str]:
         """Linux before 6.2 can't rename a device that is up."""
         old, device.name = device.name, name
+        self.touched.add(name)
         if self.random.random() < 0.7:
             return ip(f"link set {old} name {name}")
         return self.in_turn(ip(f"link set {old} down"),
@@ -250,6 +264,7 @@ class Changes:
 
     def add_altname(self, device: Device, name: str) -> List[str]:
         device.altnames.add(name)
+        self.touched.add(name)
         return ip(f"link property add dev {device.name} altname {name}")
 
     def rename_keep(self) -> List[str]:
@@ -272,9 +287,8 @@ class Changes:
         """Which of the states in between a running switch sees is chance."""
         if not self.stopped:
             raise IndexError
-        one, two = self.two([d for d in self.devices
-                             if d not in self.configured])
-        self.touched += one, two
+        one, two = self.two(self.changeable())
+        self.touched |= one.names() | two.names()
         first, second = one.name, two.name
         return self.in_turn(self.set_name(one, "x"),
                             self.set_name(two, first),
@@ -282,9 +296,8 @@ class Changes:
 
     def take_over(self) -> List[str]:
         """Another device gets the name, or the altname."""
-        one, two = self.two([d for d in self.devices
-                             if d not in self.configured])
-        self.touched += one, two
+        one, two = self.two(self.changeable())
+        self.touched |= one.names() | two.names()
         old = one.name
         first = self.set_name(one, self.free())
         return self.in_turn(first, self.add_altname(two, old)
@@ -311,7 +324,7 @@ class Changes:
         device = self.random.choice(self.away)
         self.away.remove(device)
         self.devices.append(device)
-        self.touched.append(device)
+        self.touched |= device.names()
         device.up = True
         return self.in_turn(
             ip(f"-n other link set {device.name} netns main"),
@@ -330,6 +343,20 @@ class Changes:
     def address(self) -> List[str]:
         n = self.number()
         return ip(f"addr add 10.2.{n}.1/24 dev {self.device().name}")
+
+    def underlay(self) -> List[str]:
+        """A device that is never a port, which tunnels may go through."""
+        i = self.random.randrange(1, 3)
+        name, peer = f"u{i}", f"w{i}"
+        address = f"addr add 10.3.{self.number()}.1/24 dev {name}"
+        return ip(*self.random.choice([
+            [f"link add {name} up address 02:00:00:08:00:0{i} type veth peer "
+             f"name {peer} address 02:00:00:09:00:0{i}",
+             f"link set {peer} up", address],
+            [address], [address], [f"addr flush dev {name}"],
+            [f"link set {name} down"], [f"link set {name} up"],
+            [f"link set {name} address 02:00:00:0a:00:{self.number():02x}"],
+            [f"link del {name}"]]))
 
     def bridge_address(self) -> List[str]:
         n = self.number()
@@ -379,6 +406,7 @@ class Changes:
 
     def delete_port(self) -> List[str]:
         name = self.port()
+        self.configure(name)
         self.ports.remove(name)
         return [f"ovs-vsctl --with-iface del-port {name}"]
 
@@ -391,6 +419,7 @@ class Changes:
 
     def ofport(self) -> List[str]:
         name = self.port()
+        self.configure(name)
         return [f"ovs-vsctl set Interface {name} {self.request(name)}"]
 
     def tag(self) -> List[str]:
@@ -417,6 +446,7 @@ class Changes:
 
     def other_bridge(self) -> List[str]:
         if self.random.random() < 0.5:
+            self.configure(*DEVICES, *ALTNAMES)
             return ["ovs-vsctl --if-exists del-br br1"]
         return [f"ovs-vsctl {bridge('br1', 'secure')}"]
 
@@ -432,9 +462,9 @@ class Changes:
                          f"options:key={PORTS.index(name)}")]
 
     def bond(self) -> List[str]:
-        two = self.two([d for d in self.devices if d not in self.touched])
-        self.configured += two
-        members = [device.name for device in two]
+        members = [device.name for device in self.two(
+            [d for d in self.devices if not d.names() & self.touched])]
+        self.configure("bond0", *members)
         mode = self.random.choice(("active-backup", "balance-slb",
                                    "active-backup"))
         settings = [f"bond_mode={mode}"]
@@ -503,11 +533,7 @@ class Changes:
 
     def qos(self) -> List[str]:
         name = self.port(DEVICES + INTERNAL)
-        devices = [d for d in self.devices
-                   if name == d.name or name in d.altnames]
-        if any(d in self.touched for d in devices):
-            raise IndexError
-        self.configured += devices
+        self.configure(name)
         if self.random.random() < 0.3:
             return [f"ovs-vsctl clear Port {name} qos"]
         return [f"ovs-vsctl set Port {name} qos=@q -- --id=@q create QoS "

@@ -279,9 +279,11 @@ def read(switch: Switch, counters: Counters) -> State:
     state.update(of_database(switch, found, counters))
     state.update(of_lines("route", appctl(switch, "ovs/route/show"), r"$^"))
     # Left out are statistics of packets, and numbers of ports, as the order in
-    # which several ports are added at once is chance.
+    # which several ports are added at once is chance; and addresses of devices
+    # that may be ports (10.2.0.0/16): tunnels keep the netdev of a port that
+    # is deleted, which learns nothing any more.
     state.update(of_lines("tnl", appctl(switch, "tnl/ports/show", "-v"),
-                          r" \(\d+\)"))
+                          r" \(\d+\)|.*\(dst=10\.2\..*"))
     state.update(of_lines("datapath", appctl(switch, "dpctl/show"),
                           r"^ *(lookups|flows|masks|caches?):.*|port \d+: "))
     state.update(of_bonds(appctl(switch, "bond/show")))
