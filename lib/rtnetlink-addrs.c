@@ -223,8 +223,8 @@ rtnetlink_addrs_read(struct rtnetlink_addrs_cache *cache, const char *dev,
 {
     int error = EINTR;
 
-    /* After the last try, the kernel's notification of the latest change makes
-     * the caller read them again. */
+    /* After the last try, an address may be missing.  The kernel notifies of
+     * the latest change, after which the caller flushes 'cache'. */
     for (int i = 0; i < MAX_TRIES && error == EINTR; i++) {
         rtnetlink_addrs_flush(cache);
         error = rtnetlink_addrs_dump(cache);
