@@ -192,6 +192,9 @@ def of_database(switch: Switch, found: Dict[str, Dict[str, Any]],
                 # which one is made first.
                 if row["type"] == "patch":
                     row["error"] = ""
+                # After lost notifications, stock does not read it again.
+                if row["type"] == "internal":
+                    row["mac_in_use"] = ""
                 # Of a device that has gone, they are those of the last
                 # reading, when it was there or was about to go.
                 if not device and row["type"] in ("", "system"):
@@ -305,6 +308,9 @@ def probe(switch: Switch, limit: int = 4) -> State:
     found = devices(switch)
     bonds = {name: f"a member of {port['name']}"
              for name, port in members(switch)}
+    # Whether a bond sends by a member whose name is only an altname, which
+    # changed while the bond had it, is chance.
+    odd = {bond for name, bond in bonds.items() if name not in found}
     # A bond sends by a member, and takes packets of a member, by chance.
     senders = [name for name, one in sorted(found.items())
                if name[0] == "e" and "UP" in one["flags"]
@@ -332,9 +338,12 @@ def probe(switch: Switch, limit: int = 4) -> State:
             way = "out of" if kind == PACKET_OUTGOING else "into"
             name = data[14:].split()[0].decode()
             peer = found.get(where, {}).get("link", "")
-            seen[name].add(f"{way} " + (
-                bonds.get(where) or (f"{bonds[peer]}'s peer" if peer in bonds
-                                     else where)))
+            bond = bonds.get(where) or bonds.get(peer)
+            if not bond:
+                seen[name].add(f"{way} {where}")
+            elif bond not in odd:
+                seen[name].add(f"{way} {bond}"
+                               + ("" if where in bonds else "'s peer"))
     return {f"frame from {name}": ", ".join(sorted(where))
             for name, where in seen.items()}
 
