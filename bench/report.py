@@ -126,9 +126,10 @@ def ratio_cells(r: Ratio, digits: int = 3) -> List[str]:
 
 
 def by_patches(result: Result) -> List[str]:
-    """Returns the trees that 'result' is of, that with most patches last."""
+    """Returns the trees that 'result' is of: stock, others in the order in
+    which they were given, patched."""
     return sorted(result.values, key=lambda tree: (
-        tree == "patched", tree != "stock", tree))
+        tree == "patched", tree != "stock"))
 
 
 def times_less(unit: str, results: Sequence[Result],

@@ -137,7 +137,8 @@ def take_turns(context: Context, what: str, create: Callable[..., Any],
             switches[name].set_up()
         for k in range(context.args.pairs):
             context.progress(f"{what}, pair {k + 1} of {context.args.pairs}")
-            for name in sorted(switches, reverse=bool(k % 2)):
+            names = list(switches)
+            for name in reversed(names) if k % 2 else names:
                 measure(name, switches[name])
         for switch in switches.values():
             finish(switch)
