@@ -2,20 +2,14 @@
  *
  * Prints what netdev_get_addrs() takes, in nanoseconds, when the addresses
  * have to be read: for each round, for one device, and per device for all the
- * devices in the arguments in turn, as when routes are read again; and how
- * often it has read the addresses of all devices for the one, and for all. */
+ * devices in the arguments in turn, as when routes are read again. */
 
 #include <config.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include "coverage.h"
 #include "netdev.h"
-
-/* Stock Open vSwitch does not have this. */
-extern struct coverage_counter counter_rtnetlink_addrs_all
-    __attribute__((weak));
 
 static double
 now_ns(void)
@@ -24,13 +18,6 @@ now_ns(void)
 
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return ts.tv_sec * 1e9 + ts.tv_nsec;
-}
-
-static unsigned int
-n_read_all(void)
-{
-    return (&counter_rtnetlink_addrs_all
-            ? counter_rtnetlink_addrs_all.count() : 0);
 }
 
 static void
@@ -58,14 +45,12 @@ main(int argc, char *argv[])
         return EXIT_FAILURE;
     }
     for (int i = 0; i < n_rounds; i++) {
-        unsigned int n_read_all_for_one;
         double start, one, all;
 
         netdev_get_addrs_list_flush();
         start = now_ns();
         get(argv[2 + i % n_devs]);
         one = now_ns() - start;
-        n_read_all_for_one = n_read_all();
 
         netdev_get_addrs_list_flush();
         start = now_ns();
@@ -73,8 +58,7 @@ main(int argc, char *argv[])
             get(argv[2 + j]);
         }
         all = (now_ns() - start) / n_devs;
-        printf("%.0f %.0f %u %u\n", one, all, n_read_all_for_one,
-               n_read_all());
+        printf("%.0f %.0f\n", one, all);
     }
     return EXIT_SUCCESS;
 }
