@@ -20,7 +20,7 @@ from suites import Tests
 
 # Tests of ovstest alone, which an emulator of another processor runs, without
 # those that need system calls that it does not have: NETLINK_USERSOCK, BPF.
-UNIT_TESTS = ("cost.at: ", "library.at: spare packets",
+UNIT_TESTS = ("cost.at: ",
               "upcall-cost-kernel.at: upcall cost - batches from the kernel")
 
 SANITIZED = "CFLAGS=-g -O1 -fno-omit-frame-pointer -fsanitize="
