@@ -105,6 +105,9 @@ class Changes:
         # or down; and QoS goes to the ifindex that it knew before.
         self.touched: Set[str] = set()
         self.configured: Set[str] = set()
+        # Ports with an mtu_request: whether stock sets it again, once somebody
+        # else has set another MTU, is chance.
+        self.requested: Set[str] = set()
         self.n = 0
         # How often a kind comes, against the others.
         self.kinds: Dict[Callable[[], List[str]], int] = {
@@ -235,7 +238,10 @@ class Changes:
         return ip(f"link set {device.peer} {state}")
 
     def mtu(self) -> List[str]:
-        return ip(f"link set {self.device().name} mtu "
+        device = self.device()
+        if device.names() & self.requested:
+            raise IndexError
+        return ip(f"link set {device.name} mtu "
                   f"{self.random.choice((1400, 1500, 9000))}")
 
     def mac(self) -> List[str]:
@@ -430,6 +436,8 @@ class Changes:
         name = self.port(DEVICES + ALTNAMES + INTERNAL)
         if self.random.random() < 0.3:
             return [f"ovs-vsctl clear Interface {name} mtu_request"]
+        self.configure(name)
+        self.requested.add(name)
         return [f"ovs-vsctl set Interface {name} mtu_request="
                 f"{self.random.choice((1300, 1450, 2000))}"]
 
