@@ -105,9 +105,6 @@ class Changes:
         # or down; and QoS goes to the ifindex that it knew before.
         self.touched: Set[str] = set()
         self.configured: Set[str] = set()
-        # Ports with an mtu_request: whether stock sets it again, once somebody
-        # else has set another MTU, is chance.
-        self.requested: Set[str] = set()
         self.n = 0
         # How often a kind comes, against the others.
         self.kinds: Dict[Callable[[], List[str]], int] = {
@@ -238,10 +235,7 @@ class Changes:
         return ip(f"link set {device.peer} {state}")
 
     def mtu(self) -> List[str]:
-        device = self.device()
-        if device.names() & self.requested:
-            raise IndexError
-        return ip(f"link set {device.name} mtu "
+        return ip(f"link set {self.device().name} mtu "
                   f"{self.random.choice((1400, 1500, 9000))}")
 
     def mac(self) -> List[str]:
@@ -433,11 +427,12 @@ class Changes:
                 f"tag={self.random.randrange(3)}"]
 
     def mtu_request(self) -> List[str]:
-        name = self.port(DEVICES + ALTNAMES + INTERNAL)
+        """Not of devices: whether stock sets its MTU again, once somebody else
+        has set another one, and which of two ports with one device wins, is
+        chance."""
+        name = self.port(INTERNAL)
         if self.random.random() < 0.3:
             return [f"ovs-vsctl clear Interface {name} mtu_request"]
-        self.configure(name)
-        self.requested.add(name)
         return [f"ovs-vsctl set Interface {name} mtu_request="
                 f"{self.random.choice((1300, 1450, 2000))}"]
 
