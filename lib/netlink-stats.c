@@ -79,8 +79,8 @@ netlink_stats_put_request(struct ofpbuf *request, int ifindex)
     ifsm->filter_mask = IFLA_STATS_FILTER_BIT(IFLA_STATS_LINK_64);
 }
 
-/* Returns true and sets '*ifindex' and the 'size' bytes of 'stats' if 'msg' has
- * them.  Members of 'stats' that the kernel is too old for are 0. */
+/* Returns true and sets '*ifindex' and the 'size' bytes of 'stats' if 'msg'
+ * has them.  Members of 'stats' that the kernel is too old for are 0. */
 static bool
 netlink_stats_parse(const struct ofpbuf *msg, int *ifindex, void *stats,
                     size_t size)

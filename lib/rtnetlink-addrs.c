@@ -212,8 +212,8 @@ rtnetlink_addrs_dump(struct rtnetlink_addrs_cache *cache)
     return nl_dump_done(&dump);
 }
 
-/* Reads the addresses of all devices into 'cache', and makes '*addrsp' point to
- * the addresses of 'dev', which are none if there is no such device.
+/* Reads the addresses of all devices into 'cache', and makes '*addrsp' point
+ * to the addresses of 'dev', which are none if there is no such device.
  *
  * Returns 0 if successful, otherwise a positive errno value, flushes 'cache',
  * and makes '*addrsp' point to no addresses. */
