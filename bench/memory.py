@@ -6,10 +6,10 @@ functions that the datapath calls, with two reasons, up to 32 packets, and
 times from 0.2 to 50 us.  It tells what is accounted for, which is what
 "ovs-appctl memory/show" has as "cost-kb", and by how much the process has
 grown, which is more, for what malloc() keeps.  A result has four values:
-before any burst, when each thread has sent one to each port, when each has sent
-N_BURSTS to each, and after 18 minutes of a clock that the program advances, in
-which each thread sends to each port all the time: "-last 15m" needs copies of
-the numbers of these minutes.
+before any burst, when each thread has sent one to each port, when each has
+sent N_BURSTS to each, and after 18 minutes of a clock that the program
+advances, in which each thread sends to each port all the time: "-last 15m"
+needs copies of the numbers of these minutes.
 """
 
 from __future__ import annotations

@@ -308,9 +308,9 @@ def probe(switch: Switch, limit: int = 4) -> State:
     found = devices(switch)
     bonds = {name: f"a member of {port['name']}"
              for name, port in members(switch)}
-    # Whether a bond sends by a member whose name is only an altname, which
-    # changed while the bond had it, is chance.
-    odd = {bond for name, bond in bonds.items() if name not in found}
+    # What a bond does with a device that was renamed while it had it is chance.
+    if any(name not in found for name in bonds):
+        return {}
     # A bond sends by a member, and takes packets of a member, by chance.
     senders = [name for name, one in sorted(found.items())
                if name[0] == "e" and "UP" in one["flags"]
@@ -338,12 +338,9 @@ def probe(switch: Switch, limit: int = 4) -> State:
             way = "out of" if kind == PACKET_OUTGOING else "into"
             name = data[14:].split()[0].decode()
             peer = found.get(where, {}).get("link", "")
-            bond = bonds.get(where) or bonds.get(peer)
-            if not bond:
-                seen[name].add(f"{way} {where}")
-            elif bond not in odd:
-                seen[name].add(f"{way} {bond}"
-                               + ("" if where in bonds else "'s peer"))
+            seen[name].add(f"{way} " + (
+                bonds.get(where) or (f"{bonds[peer]}'s peer" if peer in bonds
+                                     else where)))
     return {f"frame from {name}": ", ".join(sorted(where))
             for name, where in seen.items()}
 
