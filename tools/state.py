@@ -308,7 +308,8 @@ def probe(switch: Switch, limit: int = 4) -> State:
     found = devices(switch)
     bonds = {name: f"a member of {port['name']}"
              for name, port in members(switch)}
-    # What a bond does with a device that was renamed while it had it is chance.
+    # What a bond does with a device that was renamed while it had it is
+    # chance.
     if any(name not in found for name in bonds):
         return {}
     # A bond sends by a member, and takes packets of a member, by chance.
