@@ -674,7 +674,7 @@ THEIRS = [
     Theirs("2", "pods: time of these", "8,295 ms; 8,721 ms", "pods", PODS,
            "call all ms", shown_unit="ms a cycle"),
     Theirs("2", "getifaddrs(), 1,024 veth", "3,986 ns; 4,228 ns",
-           "addrs-0405", "one device, 1024", "us"),
+           "addrs", "one device, 1024", "us"),
     Theirs("2", "upcalls with ct(): plain", "to do", "ct", "plain", "total",
            ("", "miss"), "us a packet"),
     Theirs("2", "ct(), new", "to do", "ct", "ct, new", "total", ("", "miss"),
