@@ -168,8 +168,9 @@ class Changes:
         self.touched |= device.names()
         return device
 
-    def changeable(self) -> List[Device]:
-        return [d for d in self.devices if not d.names() & self.configured]
+    def changeable(self, away: bool = False) -> List[Device]:
+        return [d for d in (self.away if away else self.devices)
+                if not d.names() & self.configured]
 
     def configure(self, *names: str) -> None:
         if self.touched.intersection(names):
@@ -321,7 +322,7 @@ class Changes:
                 f"ip link set {device.name} netns other"]
 
     def from_other(self) -> List[str]:
-        device = self.random.choice(self.away)
+        device = self.random.choice(self.changeable(away=True))
         self.away.remove(device)
         self.devices.append(device)
         self.touched |= device.names()
