@@ -144,6 +144,11 @@ class Changes:
         # What is lost may be before or after what is noticed.
         if changes[0].kind == "overrun" and self.random.random() < 0.3:
             self.random.shuffle(changes)
+        if self.stopped:                # Nobody is to wait for it.
+            for change in changes:
+                change.commands = [
+                    command.replace("ovs-vsctl", "ovs-vsctl --no-wait", 1)
+                    for command in change.commands]
         return Step(changes, pause, self.random.random() < 0.3)
 
     def change(self) -> Change:
