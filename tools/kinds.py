@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import random
 from dataclasses import dataclass, field
-from typing import Callable, Dict, List, Set, TypeVar
+from typing import Callable, Dict, List, Set
 
 DEVICES = [f"d{i}" for i in range(1, 9)]
 ALTNAMES = [f"a{i}" for i in range(1, 5)]
@@ -25,7 +25,6 @@ BRIDGES = ["br0", "br1"]
 PORTS = DEVICES + ALTNAMES + INTERNAL + TUNNELS + TAPS + PATCHES
 # So that two of the largest socket buffers overrun.
 FLOOD = 9000
-T = TypeVar("T")
 # Between changes of a switch that runs: what stock has read of a device whose
 # name, state or namespace changes again at once is chance.
 WAIT = "sleep 0.3; ovs-appctl version; ovs-appctl version"
@@ -159,9 +158,9 @@ class Changes:
             except IndexError:          # There is nothing to choose from.
                 continue
 
-    def number(self, limit: int = 250) -> int:
+    def number(self) -> int:
         self.n += 1
-        return self.n % limit + 1
+        return self.n % 250 + 1
 
     def new_mac(self, kind: int) -> str:
         self.n += 1
@@ -182,10 +181,10 @@ class Changes:
             raise IndexError
         self.configured.update(names)
 
-    def two(self, things: List[T]) -> List[T]:
-        if len(things) < 2:
+    def two(self, devices: List[Device]) -> List[Device]:
+        if len(devices) < 2:
             raise IndexError
-        return self.random.sample(things, 2)
+        return self.random.sample(devices, 2)
 
     def free(self, names: List[str] = DEVICES) -> str:
         """Returns a name that no device has, rather one of a port."""

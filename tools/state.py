@@ -9,6 +9,7 @@ switches of the same tree differ in it, is left out here and nowhere else.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -47,29 +48,22 @@ def rpc(path: Path, method: str, params: Sequence[Any]) -> Any:
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(60)
         sock.connect(str(path))
-        request = {"id": 0, "method": method, "params": list(params)}
-        sock.sendall(json.dumps(request).encode())
+        sock.sendall(json.dumps({"id": 0, "method": method,
+                                 "params": list(params)}).encode())
         text = b""
-        while True:
-            data = sock.recv(1 << 20)
-            if not data:
-                raise Failed(f"{path.name}: {method}: the connection is "
-                             "closed")
+        while data := sock.recv(1 << 20):
             text += data
-            try:
+            with contextlib.suppress(ValueError):       # It may go on.
                 reply = json.loads(text)
-            except ValueError:          # This is not all of it.
-                continue
-            if reply.get("error"):
-                return reply["error"]
-            return reply["result"]
+                return reply.get("error") or reply["result"]
+    raise Failed(f"{path.name}: {method}: the connection is closed")
 
 
 def plain(value: Any) -> Any:
     """Returns a value of a database, with lists and dictionaries for sets and
     maps."""
     if isinstance(value, list) and value[0] == "set":
-        return [plain(one) for one in value[1]]
+        return value[1]
     if isinstance(value, list) and value[0] == "map":
         return dict(value[1])
     return value
@@ -100,20 +94,19 @@ def of_devices(found: Dict[str, Dict[str, Any]]) -> Iterator[Tuple[str, str]]:
         # that it has found when it was opened, in an order that is chance.
         if not device.get("altnames"):
             compared.add("PROMISC")
-        yield f"device {name} flags", " ".join(sorted(
-            compared & {*device["flags"]}))
-        yield f"device {name} mtu", str(device["mtu"])
         # Changes give no other address; the kernel makes random ones.
         mac = device.get("address", "")
-        yield f"device {name} mac", (mac if mac.startswith("02:00:00:")
-                                     else "random")
-        yield f"device {name} altnames", " ".join(sorted(
-            device.get("altnames", [])))
-        yield f"device {name} qdisc", device.get("qdisc", "")
-        yield f"device {name} master", device.get("master", "")
-        yield f"device {name} addresses", " ".join(sorted(
-            f"{one.get('local')}/{one.get('prefixlen')}"
-            for one in device.get("addr_info", [])))
+        values = {key: device.get(key, "") for key in (
+            "mtu", "qdisc", "master")}
+        values["mac"] = mac if mac.startswith("02:00:00:") else "random"
+        for key, several in (
+                ("flags", compared & {*device["flags"]}),
+                ("altnames", device.get("altnames", [])),
+                ("addresses", [f"{one.get('local')}/{one.get('prefixlen')}"
+                               for one in device.get("addr_info", [])])):
+            values[key] = " ".join(sorted(several))
+        for key, value in values.items():
+            yield f"device {name} {key}", str(value)
 
 
 def by_name(found: Dict[str, Dict[str, Any]]) -> Dict[str, Dict[str, Any]]:
@@ -178,13 +171,17 @@ def of_database(switch: Switch, found: Dict[str, Dict[str, Any]],
     names = by_name(found)
     for table, columns in COLUMNS.items():
         for row in rows(switch, table, columns):
-            name = row["name"]
+            del row["_uuid"]
+            name = row.pop("name")
             if table == "Interface":
                 device = names.get(name, {})
                 row["ifindex"] = index(row["ifindex"], name, found)
                 if "peer_ifindex" in row["status"]:
                     row["status"]["peer_ifindex"] = index(
                         int(row["status"]["peer_ifindex"]), name, found)
+                # A tunnel looks at its device when a route changes, and not
+                # when the carrier does.
+                row["status"].pop("tunnel_egress_iface_carrier", "")
                 row["counters"] = " ".join(sorted(row["statistics"]))
                 row["mac_in_use"] = whose(row["mac_in_use"], device)
                 row["statistics"] = counters.check(row, device)
@@ -202,17 +199,11 @@ def of_database(switch: Switch, found: Dict[str, Dict[str, Any]],
                                 "duplex", "mtu", "status", "mac_in_use",
                                 "ifindex"):
                         row[key] = ""
-                # A tunnel looks at its device when a route changes, and not
-                # when the carrier does.
-                row["status"] = {
-                    key: value for key, value in (row["status"] or {}).items()
-                    if key != "tunnel_egress_iface_carrier"}
             for key, value in row.items():
-                if isinstance(value, dict) and key != "_uuid":
-                    for k, v in value.items():
-                        yield f"{table} {name} {key}:{k}", v
-                elif key not in ("_uuid", "name"):
-                    yield f"{table} {name} {key}", str(value)
+                values = (value.items() if isinstance(value, dict)
+                          else [("", value)])
+                for k, v in values:
+                    yield f"{table} {name} {key}:{k}".rstrip(":"), str(v)
 
 
 def of_openflow(switch: Switch, bridge: str,
