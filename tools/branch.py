@@ -43,7 +43,6 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 import autotest                                                # noqa: E402
 import project                                                 # noqa: E402
 import registry                                                # noqa: E402

@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Dict, List, Optional
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 import autotest                                                # noqa: E402
 import project as t                                            # noqa: E402
 from autotest import (FAIL, PASS, SKIP, TODO, CanNotRun, Job,  # noqa: E402

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 TOP = Path(__file__).resolve().parent.parent
 
@@ -35,11 +36,12 @@ def fail(message: str) -> None:
     raise Failure(message)
 
 
-def run_main(main: Callable[[], int]) -> None:
-    """Runs 'main' and exits with its status; a Failure becomes a message."""
+def run_main(main: Callable[[], Optional[int]]) -> None:
+    """Runs 'main' and exits with its status; what a user may understand
+    becomes a message."""
     try:
         sys.exit(main())
-    except (Failure, OSError) as e:
+    except (Failure, OSError, subprocess.SubprocessError) as e:
         print(f"{Path(sys.argv[0]).stem}: {e}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:

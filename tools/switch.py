@@ -21,7 +21,7 @@ from typing import (Callable, Iterable, Iterator, List, Mapping, NoReturn,
                     Sequence)
 
 import autotest
-from project import Failure
+from project import Failure, run_main
 
 PR_SET_PDEATHSIG = 1
 CLONE_NEWNET = 0x40000000
@@ -262,16 +262,13 @@ class Switch(contextlib.ExitStack):
 def main() -> None:
     tree, directory, *options = sys.argv[1:]
     exit_on_signals()
-    try:
-        with Switch(Path(tree).resolve(), Path(directory), options,
-                    wrapper=()) as switch:
-            switch.start_database()
-            switch.start()
-            print(switch.vswitchd.pid, flush=True)
-            sys.stdin.read()
-    except (Failed, OSError) as e:
-        sys.exit(f"switch: {e}")
+    with Switch(Path(tree).resolve(), Path(directory), options,
+                wrapper=()) as switch:
+        switch.start_database()
+        switch.start()
+        print(switch.vswitchd.pid, flush=True)
+        sys.stdin.read()
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)
