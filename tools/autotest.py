@@ -19,7 +19,7 @@ from collections import Counter
 from functools import cached_property
 from linecache import getline
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple
 
 from project import Failure
 
@@ -47,28 +47,21 @@ class Result(NamedTuple):
 NO_VERDICT = Result(FAIL, "no verdict")
 
 
-class Recorder:
-    """Writes the results of 'stage' to the file 'path', if there is one."""
-
-    def __init__(self, path: Optional[Path], stage: str):
-        self.stage = stage
-        self.out = open(path or os.devnull, "w", encoding="utf-8")
-
-    def add(self, test: str, status: str, detail: str = "") -> None:
-        print(status, self.stage, test, detail, sep="\t", file=self.out,
-              flush=True)
-
-
-class Job(Recorder):
+class Job:
     """What a stage is to do, and the results of its tests."""
 
     def __init__(self, stage: str, options: argparse.Namespace):
+        self.stage = stage
         self.options = options
         self.flags: List[str] = options.flags
         self.build: Path = options.build
         self.ovs: Path = options.ovs
         self.file = self.build / f"check-{stage}.result"
-        super().__init__(self.file, stage)
+        self.out = open(self.file, "w", encoding="utf-8")
+
+    def add(self, test: str, status: str, detail: str = "") -> None:
+        print(status, self.stage, test, detail, sep="\t", file=self.out,
+              flush=True)
 
 
 def read_results(path: Path) -> Dict[str, Result]:

@@ -233,11 +233,6 @@ def summarize(ran: List[Running], took: float) -> int:
 def inside(stage: Stage, args: argparse.Namespace) -> Optional[int]:
     """Does the work of 'stage'."""
     job = Job(stage.name, args)
-    if isinstance(stage.run, list):
-        command = [word.format(ovs=args.ovs) for word in stage.run]
-        program = str(t.TOP / "tools" / command[0])
-        os.execv(program, [program, *command[1:], *args.flags, "--results",
-                           str(job.file)])
     try:
         status = stage.run(job)
     except CanNotRun as error:

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Union
+from typing import Callable, Optional
 
+import check_tools
 import exporter
+import lint
 import long
 import mutations
 from autotest import JOBS, Job
@@ -18,8 +20,7 @@ from suites import (OURS, Tests, huge_pages, namespaces, upstream,
 class Stage:
     name: str
     what: str
-    # A function, or a program, which writes to the file after --results.
-    run: Union[Callable[[Job], Optional[int]], List[str]]
+    run: Callable[[Job], Optional[int]]
     # "check" and "all" run the stage, "long" does so together with "all".
     runs: str = ""
     required: bool = True       # No test of it may be skipped with --require.
@@ -73,7 +74,7 @@ KERNEL_UPSTREAM = [f"system-traffic.at: {title}" for title in (
 
 STAGES = [
     Stage("tools", "tests of tools/, bench/ and ./bootstrap",
-          ["check-tools"], "check", together=True),
+          check_tools.check, "check", together=True),
     Stage("suite", "this project's tests in Open vSwitch's main suite, and "
           "those of OVS that the series can affect",
           Tests("testsuite", jobs=JOBS, quick=[OURS, *QUICK],
@@ -95,7 +96,7 @@ STAGES = [
           "after which the switch is as stock",
           lambda job: long.changes(job, 30, "1-5"), "all", limit=1200),
     Stage("lint", "style and form of everything in the repository",
-          ["lint", "{ovs}"], "all"),
+          lint.check, "all"),
     *(Stage(name, what, step, "long", required=False, limit=1800)
       for name, what, step in long.STEPS),
     Stage("upstream", "all of OVS's main suite, patched against stock",

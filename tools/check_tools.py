@@ -1,13 +1,11 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the tools of this directory, and ./bootstrap, on a small made-up
-source of Open vSwitch: what they do, and what they say and leave when
-something is wrong; and what the benchmarks calculate.  Needs no network and
-builds nothing."""
+"""The stage "tools": tests the tools of this directory, and ./bootstrap, on a
+small made-up source of Open vSwitch: what they do, and what they say and leave
+when something is wrong; and what the benchmarks calculate.  Needs no network
+and builds nothing."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import re
@@ -22,11 +20,10 @@ import unittest
 from pathlib import Path
 from typing import Dict, List
 
-sys.dont_write_bytecode = True
-TOP = Path(__file__).resolve().parent.parent
-import autotest                                                # noqa: E402
-import kinds                                                   # noqa: E402
-import registry                                                # noqa: E402
+import kinds
+import registry
+from autotest import FAIL, PASS, SKIP, TODO, Job
+from project import TOP
 
 LINES = "".join(f"line {n};\n" for n in range(1, 41))
 
@@ -689,7 +686,7 @@ class Lint(ToolTest):
             write(self.top / file, text)
         self.git(self.top, "init", "-q")
         self.git(self.top, "add", "-A")
-        text = self.tool("tools/lint", self.ovs, status=1)
+        text = self.check("lint", status=1)
         for problem in (
                 "it has no patches/old.patch", "it has no lib/newer.c",
                 "git has no patches/one/0000-cover.txt",
@@ -801,10 +798,12 @@ class Stages(ToolTest):
 
     def setUp(self) -> None:
         super().setUp()
-        append(self.top / "tools/stages.py", "for stage in STAGES:\n"
-               "    stage.run = ['stage', stage.name]\n")
+        append(self.top / "tools/stages.py", "import os\n"
+               "from project import TOP\nfor stage in STAGES:\n"
+               "    stage.run = lambda job: os.execv(TOP / 'tools/stage', "
+               "['stage', job.stage, str(job.file)])\n")
         write(self.top / "tools/stage", f"""#!/bin/sh
-name=$1 out=$3
+name=$1 out=$2
 row() {{ printf '%s\\tsuite\\ta.at: %s\\t%s\\n' "$1" "$2" "$3" >>$out; }}
 test ! -f {self.dir}/$name || . {self.dir}/$name
 test -s $out || row pass $name
@@ -882,7 +881,8 @@ echo $$ >>{pids}; echo waiting; while :; do sleep 9; done
 class Differential(unittest.TestCase):
     """tools/changes, without a switch."""
 
-    changes = runpy.run_path(str(TOP / "tools/changes"))
+    def setUp(self) -> None:
+        self.changes = runpy.run_path(str(TOP / "tools/changes"))
 
     def test_steps(self) -> None:
         """They depend on the seed alone; shells understand them; daemons that
@@ -1060,7 +1060,7 @@ def name_of(test: unittest.TestCase) -> str:
 class Verdicts(unittest.TextTestResult):
     """Keeps the verdict of each test."""
 
-    recorder = autotest.Recorder(None, "tools")
+    job: Job
     note = ""                           # For tests that pass.
 
     def failed(self) -> List[unittest.TestCase]:
@@ -1071,10 +1071,9 @@ class Verdicts(unittest.TextTestResult):
     def stopTest(self, test: unittest.TestCase) -> None:
         super().stopTest(test)
         why = dict(self.skipped).get(test, "")
-        status = (autotest.FAIL if test in self.failed()
-                  else autotest.SKIP if why else autotest.PASS)
-        self.recorder.add(name_of(test), status, why or self.note
-                          if status != autotest.FAIL else "")
+        status = (FAIL if test in self.failed() else SKIP if why else PASS)
+        self.job.add(name_of(test), status, why or self.note
+                     if status != FAIL else "")
 
 
 def flatten(suite: unittest.TestSuite | unittest.TestCase
@@ -1084,23 +1083,16 @@ def flatten(suite: unittest.TestSuite | unittest.TestCase
     return [test for part in suite for test in flatten(part)]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="check-tools", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="CLASS[.test]",
-                        help="run only these")
-    parser.add_argument("--results", type=Path, metavar="FILE",
-                        help="write a line for each test to FILE")
-    args = parser.parse_args()
+def check(job: Job) -> None:
     loader = unittest.defaultTestLoader
-    if args.names:
-        suite = loader.loadTestsFromNames(args.names, sys.modules[__name__])
+    if job.flags:
+        suite = loader.loadTestsFromNames(job.flags, sys.modules[__name__])
     else:
         suite = loader.loadTestsFromModule(sys.modules[__name__])
         suite.addTests(loader.discover(str(TOP / "bench"), "test_*.py"))
-    Verdicts.recorder = autotest.Recorder(args.results, "tools")
+    Verdicts.job = job
     for test in flatten(suite):
-        Verdicts.recorder.add(name_of(test), autotest.TODO)
-    autotest.on_signals()
+        job.add(name_of(test), TODO)
     # Tests do not clean up after a signal.
     with tempfile.TemporaryDirectory(prefix="ovs-cost-tools.") as directory:
         tempfile.tempdir = os.environ["TMPDIR"] = directory
@@ -1108,9 +1100,4 @@ def main() -> int:
         result = runner.run(suite)
         if not result.wasSuccessful():
             Verdicts.note = "only when run again"
-            result = runner.run(unittest.TestSuite(result.failed()))
-    return 0 if result.wasSuccessful() else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            runner.run(unittest.TestSuite(result.failed()))

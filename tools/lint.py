@@ -1,6 +1,6 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what this project wrote: form, style, and that it hangs together.
+"""The stage "lint": checks what this project wrote: form, style, and that it
+hangs together.
 
 They are rules of this project, and those of checkpatch, flake8, shellcheck and
 clang.  Files that git does not know are not looked at.  "make series" runs
@@ -8,7 +8,6 @@ checkpatch on the patches, each build has Open vSwitch's own textual rules."""
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
 import shutil
@@ -19,12 +18,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Iterable, List, Set
 
-sys.dont_write_bytecode = True
-import autotest                                                # noqa: E402
-import branch                                                  # noqa: E402
-import project as t                                            # noqa: E402
-from autotest import CanNotRun                                 # noqa: E402
-from registry import read_news                                 # noqa: E402
+import branch
+import project as t
+from autotest import FAIL, PASS, SKIP, TODO, CanNotRun, Job
+from registry import read_news
 
 # What the header of a patch has.
 HEADER = {
@@ -139,7 +136,7 @@ def check_text(_ovs: Path) -> Iterable[str]:
             "a path of somebody's machine": [
                 "grep", "-nIE", "-e", re.escape(f"{t.TOP}/"), "-e",
                 r"(^|[^[:alnum:]_.$}~])/(root|home/[[:alnum:]_]+|work|tmp/w)/",
-                "--", ":!tools/lint"],
+                "--", ":!tools/lint.py"],
             "a long line": ["grep", "-nE", "^.{80}", "--", "patches/NEWS"],
             "space": ["diff", "--check", empty]}.items():
         yield from (f"{what}: {line}" for line in git(*command))
@@ -242,39 +239,20 @@ CHECKS = {name[6:]: check for name, check in [*globals().items()]
           if name.startswith("check_")}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("ovs", type=Path, metavar="OVS",
-                        help="the branch; it need not be built")
-    parser.add_argument("--results", type=Path, metavar="FILE",
-                        help="write a line for each check to FILE")
-    args = parser.parse_args()
-    ovs = args.ovs.absolute()
-    if not (ovs / ".git").exists():
-        t.fail(f"{ovs} is no branch: run 'make import' first")
-    autotest.on_signals()
-    recorder = autotest.Recorder(args.results, "lint")
+def check(job: Job) -> None:
     for name in CHECKS:
-        recorder.add(name, autotest.TODO)
-    n_failed = 0
-    for name, check in CHECKS.items():
+        job.add(name, TODO)
+    for name, function in CHECKS.items():
         problems: List[str] = []
-        status, detail = autotest.PASS, ""
+        status, detail = PASS, ""
         try:
-            problems += check(ovs) or ()
+            problems += function(job.ovs) or ()
         except subprocess.CalledProcessError as e:
             problems.append(e.stdout.strip() or str(e))
         except CanNotRun as e:
-            status, detail = autotest.SKIP, str(e)
+            status, detail = SKIP, str(e)
         if problems:
-            status = autotest.FAIL
-            n_failed += 1
-        recorder.add(name, status, detail)
-        print(f"lint: {status} {name}: {detail or check.__doc__}",
+            status = FAIL
+        job.add(name, status, detail)
+        print(f"{status} {name}: {detail or function.__doc__}",
               *"\n".join(problems).splitlines(), sep="\n    ", flush=True)
-    print(f"lint: {len(CHECKS)} checks, {n_failed} failures")
-    return 1 if n_failed else 0
-
-
-if __name__ == "__main__":
-    t.run_main(main)
