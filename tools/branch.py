@@ -813,23 +813,11 @@ def write_series(args: argparse.Namespace) -> None:
             cover.replace(" 0/N]", f" {'0' * len(total)}/{total}]", 1)
             + "\n" + repo.out("diff", "--stat=72", "--summary",
                               "--no-renames", start, end) + "\n")
-        if (repo.state()["about"]["base"] == REFERENCE
-                and "alone" in commits[0].topic.words):
-            check_alone(repo, map(Path, mails))
     if repo.state()["about"]["base"] == REFERENCE:
         # An older checkpatch.py does not know what the newest one does.
         check_style(repo)
     print(f"series: patches in {args.dir}: 'git am {args.dir}/*/*.patch' on "
           f"{repo.out('log', '-1', '--format=%s', 'base')} gives this tree")
-
-
-def check_alone(repo: Repo, mails: Iterable[Path]) -> None:
-    """Fails unless each of 'mails' applies to the base without the others."""
-    for mail in mails:
-        try:
-            repo.apply("base", mail.read_bytes())
-        except Conflict as error:
-            fail(f"{mail} does not apply alone:\n{error}")
 
 
 def check_style(repo: Repo) -> None:

@@ -80,13 +80,8 @@ def cross(job: Job, host: str, command: str) -> None:
               job.add)
 
 
-def demo(job: Job) -> None:
-    run(t.TOP / "tools/demo", job.build)
-    job.add("all of it", PASS)
-
-
-def cases(job: Job) -> None:
-    run(t.TOP / "tools/cases", job.ovs)
+def program(job: Job, name: str, *arguments: object) -> None:
+    run(t.TOP / name, *arguments)
     job.add("all of it", PASS)
 
 
@@ -99,11 +94,6 @@ def changes(job: Job, n: int, seeds: str) -> None:
         raise CanNotRun(f"{stock} is not built ('make stock' does that)")
     run(t.TOP / "tools/changes", stock, job.ovs, f"-n{n}", f"--seed={seeds}")
     job.add(f"{n} steps of seeds {seeds}", PASS)
-
-
-def bench(job: Job) -> None:
-    run(t.TOP / "bench/run", "--quick", job.build / "stock", job.ovs)
-    job.add("all of it", PASS)
 
 
 def plain(job: Job) -> None:
@@ -139,12 +129,14 @@ def tsan(job: Job) -> None:
 
 STEPS: List[Tuple[str, str, Callable[[Job], None]]] = [
     ("demo", "the demo, which compares what it sent with what was counted",
-     demo),
+     lambda job: program(job, "tools/demo", job.build)),
     ("cases", "switches in trouble, of which ovs-cost doctor says what it is",
-     cases),
+     lambda job: program(job, "tools/cases", job.ovs)),
     ("steps", "1,000 steps of stage changes, of other seeds",
      lambda job: changes(job, 50, "101-120")),
-    ("bench", "all benchmarks, quickly", bench),
+    ("bench", "all benchmarks, quickly",
+     lambda job: program(job, "bench/run", "--quick", job.build / "stock",
+                         job.ovs)),
     ("arm64", "a build for arm64, and unit tests of it, emulated",
      lambda job: cross(job, "aarch64-linux-gnu",
                        "qemu-aarch64 -L /usr/aarch64-linux-gnu")),
