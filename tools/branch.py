@@ -9,7 +9,6 @@ the new files that belong to it, and their entries in Open vSwitch's lists.
   import TREE CACHE    makes the branch, or brings it up to date
   export TREE CACHE    writes what the branch has to this repository
   series TREE OUT      writes the branch as mails, with cover letters
-  check TREE           fails if the branch has work that is not exported
 
 import never overwrites an edit or a commit that is not exported, unless
 --force is given.  git merges a patch that does not apply as it is.
@@ -461,15 +460,6 @@ def open_branch(tree: Path) -> Repo:
     return repo
 
 
-def unexported(repo: Repo) -> str:
-    """Returns the subjects of commits that are not exported."""
-    state = repo.state()
-    if repo.head() in (state["tip"], state.get("exported")):
-        return ""
-    return repo.out("log", "--format=%s", f"{state['tip']}..HEAD") \
-        or "(HEAD is not at the tip)"
-
-
 def fingerprint(base: str, about: Dict[str, str]) -> str:
     """Returns a digest of all that a branch on the commit 'base' is made of,
     as 'about' chooses it."""
@@ -509,7 +499,7 @@ def import_branch(args: argparse.Namespace) -> None:
         if b"No local changes" not in repo.git("stash").stdout:
             say(f"edits are in 'git stash' of {repo.dir}")
         repo.git("symbolic-ref", "HEAD", "refs/heads/series")
-    elif head and head != tip and unexported(repo):
+    elif head and head not in (tip, state["tip"], state.get("exported")):
         # Work that is not exported goes on, on the new commits.  It begins
         # after those of an import, if only of one that stopped in a conflict.
         starts = {state.get(name) for name in ("tip", "exported", "onto")}
@@ -835,31 +825,16 @@ def check_style(repo: Repo) -> None:
         fail("checkpatch.py finds:\n" + run.stdout.decode(errors="replace"))
 
 
-def check(args: argparse.Namespace) -> None:
-    """Fails if the branch has work that is not exported."""
-    if "tip" not in Repo(args.tree).state():
-        return
-    repo = open_branch(args.tree)
-    work = [unexported(repo), *repo.lines("diff", "--name-only", "HEAD"),
-            *repo.lines("stash", "list"), *repo.lines(
-                "branch", "--no-merged", "HEAD", "--format=%(refname:short)"),
-            *repo.lines("ls-files", "-o", "--exclude-standard", *(
-                f"*.{end}" for end in "[ch] at bash bt in json man png py rst"
-                .split()))]
-    if any(work):
-        fail(f"{repo.dir} has work that is not exported:\n" + "\n".join(work))
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="branch", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = {"import": import_branch, "export": export_branch,
-                "series": write_series, "check": check}
+                "series": write_series}
     add = parser.add_argument
     add("command", choices=commands, metavar="COMMAND")
     add("tree", type=Path, metavar="TREE")
-    add("dir", type=Path, metavar="DIR", nargs="?",
+    add("dir", type=Path, metavar="DIR",
         help="where import and export fetch sources to, or series writes to")
     add("--base", default=REFERENCE, metavar="NAME",
         help="which of bases/ to build on (default: %(default)s)")
@@ -875,9 +850,7 @@ def main() -> int:
     add("--signoff", default="", metavar="'NAME <EMAIL>'",
         help="who sends a series, and signs it off")
     args = parser.parse_args()
-    if args.command != "check" and not args.dir:
-        parser.error(f"{args.command} needs DIR")
-    args.tree, args.dir = (p and p.absolute() for p in (args.tree, args.dir))
+    args.tree, args.dir = args.tree.absolute(), args.dir.absolute()
     autotest.on_signals()
     args.tree.parent.mkdir(parents=True, exist_ok=True)
     with open(args.tree.parent / ".lock-trees", "wb") as lock:

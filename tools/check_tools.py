@@ -338,24 +338,6 @@ class Branch(ToolTest):
         (self.ovs / ".git/index.lock").unlink()
         self.assertIn("'git stash' has them, too", self.branch(status=1))
 
-    def test_check(self) -> None:
-        """What 'make distclean' would lose, and what it would not."""
-        tool = ["tools/branch.py", "check", self.ovs]
-        self.tool(*tool)
-        self.branch()
-        write(self.ovs / "lib/a.o", "object\n")
-        self.tool(*tool)
-        for file, command in (("lib/x.json", "clean -q -f"),
-                              ("lib/a.c", "stash -q"),
-                              ("lib/b.c", "commit -q -a -m Edit"),
-                              ("lib/c.c", "status")):
-            write(self.ovs / file, "edit\n")
-            self.tool(*tool, status=1)
-            self.git(self.ovs, *command.split())
-        self.git(self.ovs, "branch", "other")
-        self.git(self.ovs, "reset", "-q", "--hard", "HEAD~1")
-        self.assertRegex(self.tool(*tool, status=1), r"stash@.*\nother\n")
-
     def test_sources(self) -> None:
         """Of a git checkout, what is source; of a release, the same; with the
         patch of the base."""
