@@ -34,9 +34,6 @@
 
 COVERAGE_DEFINE(rtnetlink_addrs_dump);
 
-/* How often to read addresses that change while they are read. */
-#define MAX_TRIES 3
-
 static const struct rtnetlink_addrs no_addrs;
 
 /* An address that the kernel has sent. */
@@ -171,7 +168,7 @@ rtnetlink_addrs_get_name(int ifindex, char name[IFNAMSIZ])
 }
 
 /* Reads the addresses of all devices into 'cache'.  Returns 0 if successful,
- * EINTR if they have changed meanwhile, or another positive errno value. */
+ * otherwise a positive errno value. */
 static int
 rtnetlink_addrs_dump(struct rtnetlink_addrs_cache *cache)
 {
@@ -221,17 +218,10 @@ int
 rtnetlink_addrs_read(struct rtnetlink_addrs_cache *cache, const char *dev,
                      const struct rtnetlink_addrs **addrsp)
 {
-    int error = EINTR;
+    int error;
 
-    /* After the last try, an address may be missing.  The kernel notifies of
-     * the latest change, after which the caller flushes 'cache'. */
-    for (int i = 0; i < MAX_TRIES && error == EINTR; i++) {
-        rtnetlink_addrs_flush(cache);
-        error = rtnetlink_addrs_dump(cache);
-    }
-    if (error == EINTR) {
-        error = 0;
-    }
+    rtnetlink_addrs_flush(cache);
+    error = rtnetlink_addrs_dump(cache);
     if (error) {
         rtnetlink_addrs_flush(cache);
         *addrsp = &no_addrs;
