@@ -11,7 +11,7 @@ flags    a flag of a port's device changes
 request  ovs-appctl asks for the version
 route    a route is added or deleted, 20 ms after the one before
 
-In each pair, processes of all trees take turns.
+In each pair, processes of both trees take turns.
 """
 
 from __future__ import annotations

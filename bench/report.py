@@ -7,7 +7,7 @@ import argparse
 import json
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
@@ -35,8 +35,6 @@ class Context:
     directory: Path             # For temporary files.
     args: argparse.Namespace
     started: float = 0.0
-    # Trees with some of the patches, by the last one.
-    between: Dict[str, Path] = field(default_factory=dict)
 
     def progress(self, message: str) -> None:
         """Says what is going on, unless that is not wanted."""
@@ -125,18 +123,11 @@ def ratio_cells(r: Ratio, digits: int = 3) -> List[str]:
             f"{int(r.coverage * 1000) / 10:.1f}%"]
 
 
-def by_patches(result: Result) -> List[str]:
-    """Returns the trees that 'result' is of: stock, others in the order in
-    which they were given, patched."""
-    return sorted(result.values, key=lambda tree: (
-        tree == "patched", tree != "stock"))
-
-
 def times_less(unit: str, results: Sequence[Result],
                note: Callable[[str, Ratio], str]) -> str:
     """Returns what each tree takes, and how many times less it is than stock;
     'note' returns what to say of a case."""
-    trees = by_patches(results[0])
+    trees = "stock", "patched"
     ratios = {r.case: r.ratio("stock", "patched") for r in results}
     return "\n".join([
         table([unit, *trees],

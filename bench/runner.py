@@ -43,14 +43,7 @@ def make_parser(program: str, doc: str,
                         help="also write everything measured to FILE")
     parser.add_argument("--quiet", action="store_true",
                         help="print results only")
-    parser.set_defaults(before=[])
     return parser
-
-
-def between(args: argparse.Namespace) -> Dict[str, Path]:
-    """Returns the trees that have some of the patches, by the last one."""
-    return {machine.describe_tree(tree)["patches"].split(",")[-1] or "before":
-            tree.resolve() for tree in args.before}
 
 
 def print_machine(facts: Dict[str, object],
@@ -79,16 +72,12 @@ def run_all(parser: argparse.ArgumentParser, args: argparse.Namespace,
         if name not in benchmarks:
             parser.error(f"no benchmark \"{name}\"; there are "
                          + ", ".join(benchmarks))
-    for tree in args.stock, args.ovs, *args.before:
+    for tree in args.stock, args.ovs:
         if not (tree / "vswitchd/ovs-vswitchd").is_file():
             parser.error(f"{tree} is not a built tree of Open vSwitch")
     if args.json and not args.json.resolve().parent.is_dir():
         parser.error(f"there is no directory for {args.json}")
-    some = between(args)
-    if len(some) < len(args.before):
-        parser.error("two trees end with the same patch: "
-                     + " ".join(map(str, args.before)))
-    trees = {"stock": args.stock, "ovs": args.ovs, **some}
+    trees = {"stock": args.stock, "ovs": args.ovs}
     facts = machine.describe()
     print_machine(facts, {name: machine.describe_tree(tree)
                           for name, tree in trees.items()})
@@ -102,7 +91,7 @@ def run_all(parser: argparse.ArgumentParser, args: argparse.Namespace,
         try:
             results[name] = benchmarks[name](Context(
                 args.stock.resolve(), args.ovs.resolve(), directory, args,
-                time.monotonic(), some))
+                time.monotonic()))
         except machine.NotHere as error:
             left_out[name] = str(error)
             print(f"  left out: {error}")
@@ -125,8 +114,7 @@ def take_turns(context: Context, what: str, create: Callable[..., Any],
     """Has 'create' make a switch of each tree in a directory, sets all up,
     and calls 'measure' with the tree's name and the switch, for each pair, in
     turns; then 'finish' with each switch."""
-    trees = {"stock": context.stock, **context.between,
-             "patched": context.ovs}
+    trees = {"stock": context.stock, "patched": context.ovs}
     with contextlib.ExitStack() as stack:
         switches = {}
         for name, tree in trees.items():

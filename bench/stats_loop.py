@@ -23,7 +23,7 @@ and "step" what it takes to set the clock forward if no statistics are due.  A
 round counts only if ovs-vswitchd has read the statistics of each port exactly
 once.
 
-In each pair, processes of all trees take turns.  What they have written to
+In each pair, processes of both trees take turns.  What they have written to
 the database must be what the kernel counts.
 """
 
