@@ -189,7 +189,7 @@ def of_database(switch: Switch, found: Dict[str, Dict[str, Any]],
                 # which one is made first.
                 if row["type"] == "patch":
                     row["error"] = ""
-                # After lost notifications, stock does not read it again.
+                # After lost notifications, it is not read again.
                 if row["type"] == "internal":
                     row["mac_in_use"] = ""
                 # Of a device that has gone, they are those of the last
