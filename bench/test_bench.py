@@ -390,13 +390,11 @@ class Figures(unittest.TestCase):
 
     def test_ct(self) -> None:
         table = figures.ct([
-            Result("nat", "upcalls", {"miss+ct": [1], "miss+ct+recirc": [1]}),
-            *(Result("nat", stage, {"miss+ct": [us], "miss+ct+recirc": [us]})
-              for stage, us in (("execute", 1), ("parse", 3), ("total", 5)))])
+            Result("nat", unit, {"patched": values}) for unit, values in (
+                ("upcalls", [2, 2, 2]), ("execute", [1, 1, 1]),
+                ("parse", [3, 3, 3]), ("total", [4, 5, 9]))])
         self.assertEqual(table.rows, [
-            ["nat", "+ct", "3.00", "1.00", "5.00", "10.00", "2",
-             "200,000"],
-            ["", "+ct+recirc", "3.00", "1.00", "5.00", "", "", ""]])
+            ["nat", "3.00", "1.00", "5.00", "4.00 to 9.00", "2", "400,000"]])
 
     def test_forwarding(self) -> None:
         def result(case: str, unit: str, *values: float) -> Result:

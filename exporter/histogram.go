@@ -25,14 +25,10 @@ const (
 // bound is infinite.
 const overflowIndex = 1024<<report.Scale + 1
 
-// numberBounds are those of the classic buckets of numbers that have a
-// logarithmic histogram: every eighth edge of ours, so they are exact.
+// numberBounds are those of the classic buckets of numbers: every eighth edge
+// of ours, so they are exact.
 var numberBounds = []uint64{0, 1, 3, 7, 14, 29, 59, 119, 238, 476, 953, 1907,
 	3814, 7629, 15258, 30517, 61035, 122070, 244140, 488281, 976562}
-
-// packetBounds are those of the numbers of packets in a burst, each of which
-// has a bucket.
-var packetBounds = []uint64{0, 1, 2, 4, 8, 16, 24, 31, 32}
 
 // histogram is a prometheus.Metric that never changes.
 type histogram struct {
@@ -51,9 +47,9 @@ func (h *histogram) Write(out *dto.Metric) error {
 
 // newHistogram returns the histogram of 's', which began to count at
 // 'created'.  That of times is a native and a classic one, in seconds, that of
-// numbers a classic one with some of 'bounds'.
-func newHistogram(desc *prometheus.Desc, s *report.Stage, bounds []uint64,
-	created time.Time, labels []string) prometheus.Metric {
+// numbers a classic one.
+func newHistogram(desc *prometheus.Desc, s *report.Stage, created time.Time,
+	labels []string) prometheus.Metric {
 	value := &dto.Histogram{
 		SampleCount:      proto.Uint64(s.Count),
 		CreatedTimestamp: timestamppb.New(created),
@@ -64,7 +60,7 @@ func newHistogram(desc *prometheus.Desc, s *report.Stage, bounds []uint64,
 		addNative(value, &s.Histogram)
 	} else {
 		value.SampleSum = proto.Float64(float64(s.Sum))
-		value.Bucket = classicNumbers(&s.Histogram, bounds)
+		value.Bucket = classicNumbers(&s.Histogram)
 	}
 	return &histogram{desc, prometheus.MakeLabelPairs(desc, labels), value}
 }
@@ -89,11 +85,11 @@ func classicTimes(h *report.Histogram) []*dto.Bucket {
 	return buckets
 }
 
-func classicNumbers(h *report.Histogram, bounds []uint64) []*dto.Bucket {
-	buckets := make([]*dto.Bucket, 0, len(bounds))
+func classicNumbers(h *report.Histogram) []*dto.Bucket {
+	buckets := make([]*dto.Bucket, 0, len(numberBounds))
 	var count uint64
 	next := 0
-	for _, bound := range bounds {
+	for _, bound := range numberBounds {
 		for next < len(h.Bounds) && h.Bounds[next] <= bound {
 			count += h.Counts[next]
 			next++

@@ -22,11 +22,11 @@ type group struct {
 	help   string
 }
 
-// number is a distribution of numbers.
+// number is a distribution of numbers, or a counter that has a metric to
+// itself.
 type number struct {
 	metric string
 	help   string
-	bounds []uint64
 }
 
 // kind is a kind of events.
@@ -37,6 +37,9 @@ type kind struct {
 	help    string // Events.
 	groups  []group
 	numbers map[string]number
+	// counters are not of a kind with the others of their group, which is
+	// named first.
+	counters map[[2]string]number
 	// ignored are groups and numbers that others tell as well.
 	ignored []string
 }
@@ -56,8 +59,7 @@ var kinds = []kind{
 				"Upcalls whose time in the kernel's queue is not known (unknown), and records of that time whose upcall was lost (orphan)."},
 		},
 		numbers: map[string]number{"batch": {"batch_upcalls",
-			"Upcalls that a handler read from the kernel in one go.",
-			numberBounds}},
+			"Upcalls that a handler read from the kernel in one go."}},
 	},
 	{
 		report: "tx", name: "burst", metric: "tx_burst",
@@ -68,15 +70,13 @@ var kinds = []kind{
 			{"packets dropped", "tx_packets_dropped_total", "reason",
 				"Packets that were not sent, by reason."},
 			{"other", "tx_burst_problems_total", "problem",
-				"Attempts to send to a vhost port again (retries), bursts that a netdev refused (errors), bursts without hardware counters (uncounted)."},
+				"Attempts to send to a vhost port again (retries), bursts that a netdev refused (errors)."},
 		},
 		numbers: map[string]number{
-			"packets": {"packets", "Packets in a burst.", packetBounds},
-			"cycles": {"cpu_cycles",
-				"CPU cycles that sending a burst took.", numberBounds},
-			"instructions": {"cpu_instructions",
-				"CPU instructions that sending a burst took.", numberBounds},
-		},
+			"packets": {"packets", "Packets in a burst."}},
+		counters: map[[2]string]number{
+			{"other", "packets"}: {"tx_packets_total",
+				"Packets in all bursts, before segmentation."}},
 	},
 	{
 		report: "bridge", name: "iteration", metric: "bridge_iteration",
@@ -105,9 +105,9 @@ var kinds = []kind{
 		},
 		numbers: map[string]number{
 			"requests": {"requests",
-				"Requests that were sent in one call.", numberBounds},
+				"Requests that were sent in one call."},
 			"bytes": {"received_bytes",
-				"Bytes that were received in one call.", numberBounds},
+				"Bytes that were received in one call."},
 		},
 	},
 	{
@@ -121,9 +121,9 @@ var kinds = []kind{
 		},
 		numbers: map[string]number{
 			"flows": {"dumped_flows",
-				"Datapath flows that were dumped in a round.", numberBounds},
+				"Datapath flows that were dumped in a round."},
 			"threads": {"threads",
-				"Revalidator threads that took part in a round.", numberBounds},
+				"Revalidator threads that took part in a round."},
 		},
 		ignored: []string{"limit"}, // ovs_cost_flow_limit is that.
 	},
@@ -159,6 +159,7 @@ type family struct {
 	// Indexed by 1 if sampled, otherwise 0.
 	whole, stages [2]*prometheus.Desc
 	groups        map[string]*prometheus.Desc
+	counters      map[[2]string]*prometheus.Desc
 	numbers       map[string]*[2]*prometheus.Desc
 }
 
@@ -224,6 +225,11 @@ func newFamily(k *kind, l level) *family {
 			f.groups[g.name] = desc(g.metric, strings.TrimSuffix(g.help, ".")+
 				l.of+".", g.label)
 		}
+		f.counters = map[[2]string]*prometheus.Desc{}
+		for name, n := range k.counters {
+			f.counters[name] = desc(n.metric, strings.TrimSuffix(n.help, ".")+
+				l.of+".")
+		}
 	}
 	return f
 }
@@ -259,6 +265,9 @@ func (f *family) describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range f.groups {
 		ch <- desc
 	}
+	for _, desc := range f.counters {
+		ch <- desc
+	}
 	for _, descs := range f.numbers {
 		ch <- descs[0]
 		ch <- descs[1]
@@ -288,20 +297,24 @@ func (f *family) collect(metrics []prometheus.Metric, body *report.Body,
 		if !stage.IsTime() {
 			if descs := f.numbers[name]; descs != nil {
 				metrics = append(metrics, newHistogram(descs[sampled], stage,
-					f.kind.numbers[name].bounds, created, labels))
+					created, labels))
 			}
 		} else if report.IsWhole(name) {
 			metrics = append(metrics, newHistogram(f.whole[sampled], stage,
-				nil, created, labels))
+				created, labels))
 		} else if desc := f.stages[sampled]; desc != nil {
-			metrics = append(metrics, newHistogram(desc, stage, nil, created,
+			metrics = append(metrics, newHistogram(desc, stage, created,
 				with(name)))
 		}
 	}
 	for name, members := range body.Counters {
 		if desc := f.groups[name]; desc != nil {
 			for member, n := range members {
-				counter(desc, n, with(member))
+				if own := f.counters[[2]string{name, member}]; own != nil {
+					counter(own, n, labels)
+				} else {
+					counter(desc, n, with(member))
+				}
 			}
 		}
 	}

@@ -22,10 +22,11 @@
 #include <stdint.h>
 #include "cost-histogram.h"
 #include "cost-sketch.h"
+#include "openvswitch/list.h"
 #include "ovs-atomic.h"
 
-struct cost_config;
 struct ds;
+struct smap;
 
 /* Numbers about events.
  * =====================
@@ -45,37 +46,35 @@ struct ds;
  *         ...
  *     };
  *
- * An event in words is a 'struct cost_entry'.  The numbers of all events of a
- * class are a 'struct cost_block': counters, and a histogram for each stage.
- * Blocks of several classes, the keys that events were counted for, and the
- * slowest events, are a 'struct cost_book'.
- * A thread records into blocks of its recorder, see cost-recorder.h.  A book
- * is always a copy or a sum of such blocks: of one thread, of threads that are
- * gone, or of all of them.
+ * A 'struct cost_entry' describes one event.  A 'struct cost_block' has the
+ * numbers of all events of a class: counters, and a histogram for each stage.
+ * A 'struct cost_book' has the blocks of several classes, and the keys that
+ * events were counted for.  A thread records into the blocks of its recorder,
+ * see cost-recorder.h.  A book is always a copy, a sum or a difference of such
+ * blocks.
+ *
+ * The slowest events of a thread are in a 'struct cost_slowest' of its own.
  *
  *
  * Thread-safety
  * =============
  *
- * A block in a book is plain data.  The numbers of one that a thread records
- * into are written by this thread alone, which waits for nobody.  Any thread
- * that is not quiescent (see ovs-rcu.h) may copy such a block with
- * cost_block_read(), but only one at a time, as the account's lock makes sure.
- * It gets every event either whole or not at all. */
+ * A book is plain data.  A block that a thread records into is written by this
+ * thread alone, with relaxed stores.  Any thread that is not quiescent (see
+ * ovs-rcu.h) may add such a block to a book, with relaxed loads.  The sum may
+ * have part of the events that are recorded meanwhile, such as their times
+ * without their counters, and has the rest of them next time.
+ *
+ * A list of the slowest events is plain data, too.  Only the thread that
+ * records into it may use it, until a grace period after somebody has taken it
+ * away. */
 
 #define COST_MAX_STAGES 16              /* Fits in cost_entry's 'known'. */
 #define COST_MAX_COUNTERS 24
-#define COST_MAX_ROWS 4
 #define COST_MAX_SLOWEST 16             /* Of a thread, kept at most. */
 #define COST_NAME_MAX 16                /* Including the null byte. */
 #define COST_NO_COUNTER UINT8_MAX
 #define COST_ALL_CLASSES SIZE_MAX
-
-/* Ticks, see lib/cost-history.h, of which numbers are kept: so many of the
- * latest, and one in so many of those that are not older than so many. */
-#define COST_TICKS_EACH 8
-#define COST_TICKS_STEP 6
-#define COST_TICKS_MAX 102
 
 /* A stage or a counter. */
 struct cost_column {
@@ -121,6 +120,38 @@ enum cost_cause {
 };
 extern const char *const cost_cause_names[];
 
+/* Settings of one report, see cost_configure(). */
+struct cost_config {
+    const char *name;                   /* Of the report, such as "upcall". */
+    uint32_t default_interval;          /* For 'sample_interval'. */
+
+    /* Applies further settings of 'other_config', the column in the
+     * Open_vSwitch table, while accounting is 'enabled' or not.  Or NULL, as
+     * long as the report is not extended. */
+    void (*apply)(const struct smap *other_config, bool enabled);
+
+    /* Counts, with cost_count(), what somebody else, such as the kernel, has
+     * counted since this was last called.  Any thread calls it before accounts
+     * are read or cleared and before accounting is switched on or off.  Or
+     * NULL. */
+    void (*refresh)(void);
+
+    atomic_uint32_t sample_interval;    /* 0 if accounting is off. */
+    atomic_uint64_t log_ns;             /* Events that take longer are counted
+                                         * in 'n_slow', and the slowest of a
+                                         * second is logged, unless it is 0. */
+    struct cost_breach *breach;         /* The slowest one that is to be, in
+                                         * cost.c, or NULL. */
+    struct ovs_list list_node;          /* In 'configs', in cost.c. */
+};
+
+#define COST_CONFIG_INITIALIZER(NAME, INTERVAL)                 \
+    { .name = NAME, .default_interval = INTERVAL,               \
+      .sample_interval = INTERVAL }
+
+#define COST_DEFAULT_SAMPLE_INTERVAL 16
+#define COST_MAX_SAMPLE_INTERVAL 65536
+
 /* What is measured.  Static, and constant once there are accounts. */
 struct cost_kind {
     const char *event;                  /* Such as "upcall".  Kinds whose
@@ -134,20 +165,16 @@ struct cost_kind {
     const struct cost_column *counters;
     size_t n_counters;
     bool exact;                         /* Are all events split? */
-
-    /* If nonzero, events are not all timed, but each of them increments one of
-     * the first 'n_rows' counters and has a number, which is stage
-     * 'row_stage', up to 'row_limit'.  Both are exact, see cost_tally();
-     * cost_record() counts events that are timed in the same tally. */
-    size_t n_rows;
-    size_t row_stage;
-    uint16_t row_limit;
+    size_t n_reasons;                   /* If nonzero, only events that are
+                                         * sampled are timed, and each event
+                                         * increments one of so many counters,
+                                         * the first ones. */
 
     /* Classes of events. */
     size_t n_classes;
     void (*format_class)(size_t class, struct ds *);
 
-    /* Lists of keys. */
+    /* Lists of keys, of events that are sampled. */
     const struct cost_list *lists;
     size_t n_lists;                     /* At most COST_MAX_LISTS. */
 
@@ -174,14 +201,11 @@ struct cost_extension {
 /* An event that has been measured. */
 struct cost_entry {
     uint64_t excluded_ns;               /* Of events within it. */
-    uint64_t when_us;                   /* Time of day it ended, us since the
-                                         * Epoch, if it is one of the
-                                         * slowest. */
     uint32_t class;
     uint16_t known;                     /* A bit for each stage that is. */
-    uint16_t watched;                   /* Same, of further ones, which are
-                                         * for the slowest events only. */
     uint8_t counter;                    /* To increment or COST_NO_COUNTER. */
+    bool watched;                       /* Are stages that are sampled for the
+                                         * slowest events only? */
     uint64_t stages[COST_MAX_STAGES];   /* ns or number, of those 'known'. */
 };
 
@@ -196,85 +220,58 @@ struct cost_details {
     size_t n;
 };
 
-/* The numbers of a class.  Counters and buckets follow in the same piece of
- * memory. */
+/* The numbers of a class.  Histograms and their buckets follow the counters in
+ * the same piece of memory. */
 struct cost_block {
     const struct cost_kind *kind;
-    uint32_t size;                      /* Bytes. */
-
-    /* If a thread records into it. */
-    atomic_uint32_t seq;                /* Odd while it is written, but for
-                                         * tallies. */
-    atomic_bool wanted;                 /* Does a reader want 'copy'? */
-    ATOMIC(struct cost_block *) copy;   /* Made by the writer, or NULL. */
-    uint16_t rows;                      /* A bit for each row with a tally. */
-    atomic_uint32_t *tallies;           /* kind->row_limit + 1 counts for each
-                                         * of these. */
-
+    size_t size;                        /* Bytes. */
+    struct cost_hist *hists;            /* kind->n_stages, the last one of
+                                         * which is also... */
+    struct cost_hist *total;
+    atomic_uint64_t n_untimed;          /* Events whose time is not known,
+                                         * unless kind->n_reasons. */
     atomic_uint64_t n_slow;             /* Above 'log_ns' of the settings. */
-    atomic_uint64_t n_events;           /* But those in tallies; of a book,
-                                         * all. */
-    struct cost_hist hists[];           /* kind->n_stages. */
-};
-
-/* A reader has taken the slowest events.  The writer empties them before it
- * writes the next one. */
-#define COST_TAKEN UINT32_MAX
-
-/* The slowest events of a thread. */
-struct cost_slowest {
-    const struct cost_kind *kind;
-    atomic_uint32_t seq;                /* Odd while it is written, or
-                                         * COST_TAKEN. */
-    uint64_t threshold_ns;              /* An event that takes longer belongs
-                                         * here... */
-    size_t next;                        /* ...in place of this one. */
-    atomic_uint64_t words[];
-};
-
-/* One of them, as it is read.  Accounts keep many: each has memory only for
- * the stages of its kind, and details, which follow them. */
-struct cost_slow {
-    uint64_t excluded_ns;               /* As in struct cost_entry. */
-    uint64_t when_us;
-    uint64_t tick;                      /* The first one after it that is
-                                         * kept, UINT64_MAX before that. */
-    uint64_t total_ns;
-    uint64_t *details;                  /* kind->n_details. */
-    enum cost_cause cause;
-    uint32_t class;
-    uint16_t known;
-    char thread[COST_NAME_MAX];
-    uint64_t stages[];                  /* kind->n_stages. */
+    atomic_uint64_t max_us;             /* Time of day when the longest event
+                                         * ended, us since the Epoch, or 0 if
+                                         * it is not known. */
+    atomic_uint64_t counters[];         /* kind->n_counters. */
 };
 
 /* What one thread or several have recorded. */
 struct cost_book {
     const struct cost_kind *kind;
-    char name[COST_NAME_MAX];           /* Of the thread, empty if several. */
-    struct cost_block **classes;        /* kind->n_classes, each NULL if
-                                         * empty. */
+    struct cost_block **classes;        /* Each NULL if empty. */
+    size_t n_classes;                   /* At most kind->n_classes. */
     struct cost_sketch *keys;           /* kind->n_lists. */
-    struct cost_slow **slowest;         /* Slowest first. */
-    size_t n_slowest;
 };
 
-/* Returns the counters of 'block', kind->n_counters. */
-static inline atomic_uint64_t *
-cost_block_counters(const struct cost_block *block)
-{
-    return (atomic_uint64_t *) &block->hists[block->kind->n_stages];
-}
+/* One of the slowest events. */
+struct cost_slow {
+    uint64_t total_ns;
+    uint64_t excluded_ns;               /* As in struct cost_entry. */
+    uint64_t when_us;                   /* Time of day when it ended. */
+    uint64_t tick;                      /* The first one after it that is
+                                         * kept. */
+    enum cost_cause cause;
+    uint32_t class;
+    uint16_t known;
+    char thread[COST_NAME_MAX];
+    uint64_t stages[];                  /* kind->n_stages, and then
+                                         * kind->n_details. */
+};
 
-/* Returns the tally of 'block' for 'row', or NULL. */
-static inline atomic_uint32_t *
-cost_block_tally(const struct cost_block *block, size_t row)
-{
-    return (block->rows & (1u << row)
-            ? &block->tallies[count_1bits(block->rows & ((1u << row) - 1))
-                              * (block->kind->row_limit + 1)]
-            : NULL);
-}
+/* The slowest events of a thread. */
+struct cost_slowest {
+    uint64_t threshold_ns;              /* An event that takes longer belongs
+                                         * here, or is to be logged. */
+    uint64_t fastest_ns;                /* Of those in 'slow', if it is full,
+                                         * otherwise 0. */
+    const struct cost_kind *kind;
+    struct cost_account *account;       /* These are for 'tick' and account, */
+    uint64_t tick;                      /* once the list has been taken. */
+    size_t n;
+    struct cost_slow *slow[];           /* kind->n_slowest. */
+};
 
 /* Returns the stage of 'kind' that is the whole event. */
 static inline size_t
@@ -293,9 +290,27 @@ cost_stage_is_number(const struct cost_kind *kind, size_t stage)
 static inline bool
 cost_stage_is_sampled(const struct cost_kind *kind, size_t stage)
 {
-    return (kind->n_rows ? stage != kind->row_stage
-            : !kind->exact && stage != cost_kind_total(kind)
-              && !(kind->stages[stage].flags & COST_EXACT));
+    return (!kind->exact
+            && (kind->n_reasons
+                || (stage != cost_kind_total(kind)
+                    && !(kind->stages[stage].flags & COST_EXACT))));
+}
+
+/* Returns in how many events one is sampled, 0 if accounting is off. */
+static inline uint32_t
+cost_sample_interval(struct cost_config *config)
+{
+    uint32_t interval;
+
+    atomic_read_relaxed(&config->sample_interval, &interval);
+    return interval;
+}
+
+/* Returns true if accounting is on for the report of 'config'. */
+static inline bool
+cost_enabled(struct cost_config *config)
+{
+    return cost_sample_interval(config) != 0;
 }
 
 /* Kinds. */
@@ -305,58 +320,40 @@ void cost_kind_extend(struct cost_kind *, struct cost_extension *);
 struct cost_block *cost_block_create(const struct cost_kind *);
 struct cost_block *cost_block_extend(const struct cost_block *,
                                      const struct cost_entry *,
-                                     uint16_t stages, uint16_t rows);
-struct cost_block *cost_block_widen(const struct cost_block *);
-struct cost_block *cost_block_read(const struct cost_block *);
+                                     uint16_t stages, bool wide);
 void cost_block_destroy(struct cost_block *);
 uint64_t cost_block_events(const struct cost_block *);
 uint64_t cost_block_counter(const struct cost_block *, size_t counter);
 
-/* The slowest. */
-struct cost_slowest *cost_slowest_create(const struct cost_kind *);
-void cost_slowest_destroy(struct cost_slowest *);
-bool cost_slowest_insert(struct cost_slowest *, const struct cost_entry *,
-                         enum cost_cause, const struct cost_details *,
-                         uint64_t log_ns, atomic_uint64_t *slow_ns);
-
 /* Books. */
-void cost_book_init(struct cost_book *, const struct cost_kind *,
-                    const char *name);
+void cost_book_init(struct cost_book *, const struct cost_kind *);
 void cost_book_uninit(struct cost_book *);
+void cost_book_add_block(struct cost_book *, size_t class,
+                         const struct cost_block *);
 void cost_book_add(struct cost_book *, const struct cost_book *);
-void cost_book_add_since(struct cost_book *, const struct cost_book *,
-                         uint64_t tick);
-void cost_book_keep_slowest(struct cost_book *dst, struct cost_book *src,
-                            uint64_t tick);
-bool cost_book_read_slowest(struct cost_book *, struct cost_slowest *,
-                            bool take);
+void cost_book_subtract(struct cost_book *, const struct cost_book *old,
+                        uint64_t since_us);
 bool cost_book_is_empty(const struct cost_book *);
+size_t cost_book_size(const struct cost_book *);
 struct cost_block *cost_book_sum(const struct cost_book *, size_t class);
 uint64_t cost_book_events(const struct cost_book *, size_t class);
 
-void cost_block_publish__(struct cost_block *);
-bool cost_seq_copy(const atomic_uint32_t *seq, uint64_t *dst,
-                   const atomic_uint64_t *src, size_t n, bool take);
+/* The slowest. */
+extern struct cost_slowest cost_no_slowest;
+struct cost_slowest *cost_slowest_create(const struct cost_kind *);
+void cost_slowest_destroy(struct cost_slowest *);
+bool cost_slowest_insert(struct cost_slowest *, const char *thread,
+                         const struct cost_entry *, enum cost_cause,
+                         const struct cost_details *, uint64_t log_ns);
+struct cost_slow *cost_slow_clone(const struct cost_kind *,
+                                  const struct cost_slow *);
+void cost_slow_destroy(const struct cost_kind *, struct cost_slow *);
+int cost_slow_compare(const void *, const void *);
 
 /* Memory. */
 void *cost_alloc(size_t size);
 void cost_free(void *, size_t size);
 uint64_t cost_memory_used(void);
-
-/* Ends writing 'block', for which cost_seq_begin() returned 'seq', and makes a
- * copy of it if a reader wants one, which has not found a moment in which it
- * is not written. */
-static inline void
-cost_block_end(struct cost_block *block, uint32_t seq)
-{
-    bool wanted;
-
-    cost_seq_end(&block->seq, seq);
-    atomic_read_relaxed(&block->wanted, &wanted);
-    if (OVS_UNLIKELY(wanted)) {
-        cost_block_publish__(block);
-    }
-}
 
 /* Makes 'entry' one of 'class' of which nothing is known. */
 static inline void
@@ -364,18 +361,9 @@ cost_entry_init(struct cost_entry *entry, size_t class)
 {
     entry->excluded_ns = 0;
     entry->class = class;
-    entry->known = entry->watched = 0;
+    entry->known = 0;
+    entry->watched = false;
     entry->counter = COST_NO_COUNTER;
-}
-
-/* Counts 'number' in 'tally'. */
-static inline void
-cost_tally_increase(atomic_uint32_t *tally, size_t number)
-{
-    uint32_t n;
-
-    atomic_read_relaxed(&tally[number], &n);
-    atomic_store_relaxed(&tally[number], n + 1);
 }
 
 /* Adds 'n', nanoseconds or a number, to 'stage' of 'entry'. */

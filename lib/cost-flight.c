@@ -167,7 +167,7 @@ record(const struct cost_span *span, uint64_t now)
 {
     const struct cost_kind *kind = span->recorder->kind;
     const struct cost_entry *entry = &span->entry;
-    uint16_t known = entry->known | entry->watched;
+    uint16_t known = entry->known;
     uint64_t log_ns = cost_load(&kind->config->log_ns);
     size_t total = cost_kind_total(kind);
     struct ring *ring = *thread_ring_get();

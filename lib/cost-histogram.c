@@ -21,8 +21,6 @@
 #include <float.h>
 #include <math.h>
 
-#include "timeval.h"
-
 /* floor(1e9 * 2**(SUB / 8) * 2**33), the eight edges of a doubling, in
  * nanoseconds, as fixed-point numbers with 33 fractional bits. */
 #define EDGE_0 UINT64_C(0x7735940000000000)
@@ -49,49 +47,29 @@ const uint64_t cost_hist_edges[COST_HIST_N_EDGES] = {
     EDGE_0 >> (33 - COST_HIST_MAX_EXP),
 };
 
-/* Returns the number of buckets that a histogram like 'hist' can have. */
-unsigned int
-cost_hist_n_buckets(const struct cost_hist *hist)
-{
-    return hist->limit ? hist->limit + 2 : COST_HIST_N_BUCKETS;
-}
-
-/* Returns the upper edge, inclusive, of 'bucket', which is not the last one,
- * of 'hist'. */
-uint64_t
-cost_hist_edge(const struct cost_hist *hist, unsigned int bucket)
-{
-    return hist->limit ? bucket : cost_hist_edges[bucket];
-}
-
 /* Makes 'hist' empty, without any memory for buckets. */
 void
-cost_hist_init(struct cost_hist *hist, uint16_t limit)
+cost_hist_init(struct cost_hist *hist)
 {
     atomic_init(&hist->sum, 0);
     atomic_init(&hist->min, UINT64_MAX);
     atomic_init(&hist->max, 0);
-    atomic_init(&hist->max_us, 0);
     hist->buckets = NULL;
     hist->first = hist->n = 0;
-    hist->limit = limit;
     hist->wide = false;
 }
 
 /* Extends the range of 'hist', which has no memory yet, so that 'bucket' is in
- * it.  A linear histogram has all buckets or none. */
+ * it. */
 void
 cost_hist_extend(struct cost_hist *hist, unsigned int bucket)
 {
-    unsigned int begin = 0, end = cost_hist_n_buckets(hist);
+    unsigned int begin = ROUND_DOWN(bucket, COST_HIST_CHUNK);
+    unsigned int end = MIN(begin + COST_HIST_CHUNK, COST_HIST_N_BUCKETS);
 
-    if (!hist->limit) {
-        begin = ROUND_DOWN(bucket, COST_HIST_CHUNK);
-        end = MIN(begin + COST_HIST_CHUNK, end);
-        if (hist->n) {
-            begin = MIN(begin, hist->first);
-            end = MAX(end, hist->first + hist->n);
-        }
+    if (hist->n) {
+        begin = MIN(begin, hist->first);
+        end = MAX(end, hist->first + hist->n);
     }
     hist->first = begin;
     hist->n = end - begin;
@@ -120,74 +98,38 @@ cost_hist_get(const struct cost_hist *hist, unsigned int bucket)
     return n;
 }
 
-/* Adds 'n' to 'bucket', for which 'hist' has memory. */
-void
-cost_hist_add_bucket(struct cost_hist *hist, unsigned int bucket, uint64_t n)
-{
-    uint64_t sum = cost_hist_get(hist, bucket) + n;
-    size_t i = bucket - hist->first;
-
-    if (hist->wide) {
-        cost_store((atomic_uint64_t *) hist->buckets + i, sum);
-    } else {
-        atomic_store_relaxed((atomic_uint32_t *) hist->buckets + i,
-                             (uint32_t) sum);
-    }
-}
-
-/* Makes 'value' the maximum of 'hist', now. */
-void
-cost_hist_set_max__(struct cost_hist *hist, uint64_t value)
-{
-    cost_store(&hist->max, value);
-    cost_store(&hist->max_us, time_wall_usec());
-}
-
-static void
-add_extremes(struct cost_hist *hist, uint64_t min, uint64_t max,
-             uint64_t max_us)
-{
-    uint64_t old = cost_hist_max(hist);
-
-    cost_store(&hist->min, MIN(cost_load(&hist->min), min));
-    if (max > old || (max == old && max_us > cost_load(&hist->max_us))) {
-        cost_store(&hist->max, max);
-        cost_store(&hist->max_us, max_us);
-    }
-}
-
 /* Adds 'src' to 'dst', which has memory for all buckets that 'src' has. */
 void
 cost_hist_add(struct cost_hist *dst, const struct cost_hist *src)
 {
     cost_increase(&dst->sum, cost_load(&src->sum));
-    add_extremes(dst, cost_load(&src->min), cost_load(&src->max),
-                 cost_load(&src->max_us));
+    cost_store(&dst->min, MIN(cost_load(&dst->min), cost_load(&src->min)));
+    cost_store(&dst->max, MAX(cost_load(&dst->max), cost_load(&src->max)));
     for (unsigned int i = 0; i < src->n; i++) {
-        uint64_t n = cost_hist_get(src, src->first + i);
-
-        if (n) {
-            cost_hist_add_bucket(dst, src->first + i, n);
-        }
+        cost_hist_add_bucket(dst, src->first + i,
+                             cost_hist_get(src, src->first + i));
     }
 }
 
-/* Makes minimum and maximum of 'hist', from which others have been subtracted
- * that are older than 'since_us', time of day, at least the edges of the
- * buckets in which there is anything. */
+/* Subtracts 'old', which 'hist' once was, from 'hist'.  Minimum and maximum
+ * become the edges of the buckets in which there is anything, if these say
+ * more. */
 void
-cost_hist_fit_extremes(struct cost_hist *hist, uint64_t since_us)
+cost_hist_subtract(struct cost_hist *hist, const struct cost_hist *old)
 {
     unsigned int begin = hist->first, end = hist->first + hist->n;
+
+    cost_increase(&hist->sum, -cost_load(&old->sum));
+    for (unsigned int i = 0; i < old->n; i++) {
+        cost_hist_add_bucket(hist, old->first + i,
+                             -cost_hist_get(old, old->first + i));
+    }
 
     while (begin < end && !cost_hist_get(hist, begin)) {
         begin++;
     }
     while (begin < end && !cost_hist_get(hist, end - 1)) {
         end--;
-    }
-    if (begin == end || cost_load(&hist->max_us) < since_us) {
-        cost_store(&hist->max_us, 0);
     }
     if (begin == end) {
         cost_store(&hist->min, UINT64_MAX);
@@ -196,22 +138,11 @@ cost_hist_fit_extremes(struct cost_hist *hist, uint64_t since_us)
     }
     if (begin) {
         cost_store(&hist->min, MAX(cost_hist_min(hist),
-                                   cost_hist_edge(hist, begin - 1) + 1));
+                                   cost_hist_edges[begin - 1] + 1));
     }
-    if (end < cost_hist_n_buckets(hist)) {
+    if (end < COST_HIST_N_BUCKETS) {
         cost_store(&hist->max, MIN(cost_hist_max(hist),
-                                   cost_hist_edge(hist, end - 1)));
-    }
-}
-
-/* Counts 'n' times 'number', for which 'hist' has memory. */
-void
-cost_hist_add_number(struct cost_hist *hist, uint64_t number, uint64_t n)
-{
-    if (n) {
-        cost_increase(&hist->sum, number * n);
-        add_extremes(hist, number, number, 0);
-        cost_hist_add_bucket(hist, cost_hist_bucket_of(hist, number), n);
+                                   cost_hist_edges[end - 1]));
     }
 }
 
@@ -230,19 +161,6 @@ uint64_t
 cost_hist_sum(const struct cost_hist *hist)
 {
     return cost_load(&hist->sum);
-}
-
-/* Returns the minimum of 'hist', UINT64_MAX if it is empty. */
-uint64_t
-cost_hist_min(const struct cost_hist *hist)
-{
-    return cost_load(&hist->min);
-}
-
-uint64_t
-cost_hist_max(const struct cost_hist *hist)
-{
-    return cost_load(&hist->max);
 }
 
 /* Returns the mean of 'hist', or 0 if it is empty. */
@@ -275,8 +193,8 @@ bucket_representative(unsigned int b)
  * is off by at most 4.5%, and never outside of minimum and maximum.
  *
  * If 'number', 'hist' is of whole numbers: returns the highest number in the
- * bucket, so that the result is exact if 'hist' is linear, and up to 11, and
- * otherwise too high by at most 9.1%. */
+ * bucket, so that the result is exact up to 11, and otherwise too high by at
+ * most 9.1%. */
 double
 cost_hist_percentile(const struct cost_hist *hist, double percent,
                      bool number)
@@ -304,9 +222,9 @@ cost_hist_percentile(const struct cost_hist *hist, double percent,
             break;
         }
     }
-    if (b == 0 || b + 1 >= cost_hist_n_buckets(hist)) {
+    if (b == 0 || b + 1 >= COST_HIST_N_BUCKETS) {
         return b ? max : 0;
     }
-    value = number ? cost_hist_edge(hist, b) : bucket_representative(b);
+    value = number ? cost_hist_edges[b] : bucket_representative(b);
     return MIN(MAX(value, cost_hist_min(hist)), max);
 }

@@ -43,25 +43,24 @@
  * nanoseconds, so comparing with the edge rounded down to a nanosecond is
  * exact.
  *
- * Count, sum, minimum and maximum are exact; of a difference, minimum and
- * maximum may be edges of buckets.  A percentile is off by at most 4.5%, half
- * of a bucket's width (of numbers, 9.1%).
+ * The count is the sum of the buckets.  Sum, minimum and maximum are exact; in
+ * a difference, minimum and maximum may be edges of buckets.  A percentile is
+ * off by at most 4.5%, half of a bucket's width.
  *
- * Numbers, such as flows in a round, are counted in the same buckets.  Small
- * ones, such as packets in a burst, have a bucket each, up to a limit: such a
- * histogram is linear.
+ * Numbers, such as flows in a round, are counted in the same buckets.  Their
+ * percentiles are exact up to 11, and above that too high, by at most 9.1%.
  *
- * A histogram has memory only for a range of buckets.  It belongs to whoever
- * has the histogram, usually a 'struct cost_block' (see cost-book.h).  Buckets
- * have 32 bits as long as that is enough.
+ * A histogram has memory only for a range of buckets, which belongs to the
+ * 'struct cost_block' (see cost-book.h) that the histogram is part of.
+ * Buckets have 32 bits as long as that is enough.
  *
  *
  * Thread-safety
  * =============
  *
- * One thread at a time may write.  Others may read at the same time, and get
- * every number that was stored, but the numbers belong together only if the
- * caller makes sure of that. */
+ * One thread at a time may write, with relaxed stores.  Others may read at the
+ * same time, with relaxed loads: they may see part of the latest value, such
+ * as its bucket without its sum, and see the rest of it next time. */
 
 #define COST_HIST_SCALE 3                  /* log2 of buckets per doubling. */
 #define COST_HIST_MIN_EXP -30              /* Lowest edge, 2**-30 s. */
@@ -84,41 +83,28 @@ struct cost_hist {
     atomic_uint64_t sum;                /* Modulo 2**64 (584 years). */
     atomic_uint64_t min;                /* UINT64_MAX if it is empty. */
     atomic_uint64_t max;
-    atomic_uint64_t max_us;             /* Time of day of that, us since the
-                                         * Epoch, 0 if it is not known. */
     void *buckets;                      /* Array of atomic_uint64_t if 'wide',
                                          * otherwise of atomic_uint32_t. */
     uint16_t first;                     /* Bucket that there is memory for, */
     uint16_t n;                         /* and the number of them. */
-    uint16_t limit;                     /* Highest number that has a bucket of
-                                         * its own, or 0 if the buckets are
-                                         * exponential. */
     bool wide;
 };
 
-/* Buckets by which the range of an exponential histogram grows: those of a
- * doubling. */
-#define COST_HIST_CHUNK (1 << COST_HIST_SCALE)
+/* Buckets by which a histogram's range grows: those of half a doubling. */
+#define COST_HIST_CHUNK 4
 
-void cost_hist_init(struct cost_hist *, uint16_t limit);
+void cost_hist_init(struct cost_hist *);
 void cost_hist_extend(struct cost_hist *, unsigned int bucket);
-size_t cost_hist_size(const struct cost_hist *);
-void cost_hist_add_bucket(struct cost_hist *, unsigned int bucket, uint64_t n);
-void cost_hist_fit_extremes(struct cost_hist *, uint64_t since_us);
 void cost_hist_add(struct cost_hist *dst, const struct cost_hist *src);
-void cost_hist_add_number(struct cost_hist *, uint64_t number, uint64_t n);
+void cost_hist_subtract(struct cost_hist *dst, const struct cost_hist *old);
 
+size_t cost_hist_size(const struct cost_hist *);
 uint64_t cost_hist_get(const struct cost_hist *, unsigned int bucket);
 uint64_t cost_hist_count(const struct cost_hist *);
 uint64_t cost_hist_sum(const struct cost_hist *);
-uint64_t cost_hist_min(const struct cost_hist *);
-uint64_t cost_hist_max(const struct cost_hist *);
-void cost_hist_set_max__(struct cost_hist *, uint64_t value);
 double cost_hist_mean(const struct cost_hist *);
 double cost_hist_percentile(const struct cost_hist *, double percent,
                             bool number);
-unsigned int cost_hist_n_buckets(const struct cost_hist *);
-uint64_t cost_hist_edge(const struct cost_hist *, unsigned int bucket);
 
 /* Numbers that one thread writes. */
 
@@ -141,6 +127,19 @@ static inline void
 cost_increase(atomic_uint64_t *p, uint64_t n)
 {
     cost_store(p, cost_load(p) + n);
+}
+
+/* Returns the minimum of 'hist', UINT64_MAX if it is empty. */
+static inline uint64_t
+cost_hist_min(const struct cost_hist *hist)
+{
+    return cost_load(&hist->min);
+}
+
+static inline uint64_t
+cost_hist_max(const struct cost_hist *hist)
+{
+    return cost_load(&hist->max);
 }
 
 /* Returns the bucket that a duration of 'ns' nanoseconds falls into.
@@ -176,14 +175,6 @@ cost_hist_bucket(uint64_t ns)
     return b;
 }
 
-/* Returns the bucket of 'hist' that 'value' falls into. */
-static inline unsigned int
-cost_hist_bucket_of(const struct cost_hist *hist, uint64_t value)
-{
-    return (hist->limit ? MIN(value, hist->limit + UINT64_C(1))
-            : cost_hist_bucket(value));
-}
-
 /* Returns true if 'hist' has memory for 'bucket'. */
 static inline bool
 cost_hist_has(const struct cost_hist *hist, unsigned int bucket)
@@ -191,28 +182,43 @@ cost_hist_has(const struct cost_hist *hist, unsigned int bucket)
     return bucket - hist->first < hist->n;
 }
 
-/* Counts 'value', which falls into 'bucket', for which 'hist' has memory. */
-static inline void
-cost_hist_record(struct cost_hist *hist, unsigned int bucket, uint64_t value)
+/* Adds 'n' to 'bucket', for which 'hist' has memory.  Returns what the bucket
+ * has then. */
+static inline uint64_t
+cost_hist_add_bucket(struct cost_hist *hist, unsigned int bucket, uint64_t n)
 {
     size_t i = bucket - hist->first;
 
     if (OVS_LIKELY(!hist->wide)) {
         atomic_uint32_t *p = (atomic_uint32_t *) hist->buckets + i;
-        uint32_t n;
+        uint32_t old;
 
-        atomic_read_relaxed(p, &n);
-        atomic_store_relaxed(p, n + 1);
+        atomic_read_relaxed(p, &old);
+        atomic_store_relaxed(p, old + (uint32_t) n);
+        return old + (uint32_t) n;
     } else {
-        cost_increase((atomic_uint64_t *) hist->buckets + i, 1);
+        atomic_uint64_t *p = (atomic_uint64_t *) hist->buckets + i;
+
+        cost_increase(p, n);
+        return cost_load(p);
     }
+}
+
+/* Counts 'value', which falls into 'bucket', for which 'hist' has memory.
+ * Returns true if it is the highest value so far. */
+static inline bool
+cost_hist_record(struct cost_hist *hist, unsigned int bucket, uint64_t value)
+{
+    cost_hist_add_bucket(hist, bucket, 1);
     cost_increase(&hist->sum, value);
     if (OVS_UNLIKELY(value < cost_load(&hist->min))) {
         cost_store(&hist->min, value);
     }
     if (OVS_UNLIKELY(value > cost_load(&hist->max))) {
-        cost_hist_set_max__(hist, value);
+        cost_store(&hist->max, value);
+        return true;
     }
+    return false;
 }
 
 #endif /* cost-histogram.h */

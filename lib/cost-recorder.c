@@ -19,18 +19,8 @@
 #include "cost-recorder.h"
 
 #include "random.h"
+#include "timeval.h"
 #include "util.h"
-
-/* For a function that recording an event calls now and then: were it inlined,
- * recording would have to save registers for it each time. */
-#if __GNUC__
-#define COST_COLD __attribute__((__noinline__, __cold__))
-#else
-#define COST_COLD
-#endif
-
-/* The most bursts of an output queue that go with one cost_sample(), twice. */
-#define TALLIES 64
 
 /* So many events that follow one of the slowest are split into stages, too:
  * what is slow seldom comes alone. */
@@ -44,7 +34,10 @@ static ATOMIC(cost_breach_cb *) breach_cb;
 
 /* No event is of its class. */
 #define NO_CLASS UINT32_MAX
-struct cost_data cost_no_data = { .latest_class = NO_CLASS };
+struct cost_data cost_no_data = {
+    .latest_class = NO_CLASS,
+    .slowest = OVSRCU_INITIALIZER(&cost_no_slowest),
+};
 
 /* Data. */
 
@@ -84,60 +77,73 @@ cost_recorder_take_data(struct cost_recorder *recorder)
     }
 }
 
-/* Makes 'book' what 'recorder' has recorded, with the slowest events only if
- * 'slowest'.  Returns false if that can't be had now, because the recording
- * thread is stopped in the middle of it.  The calling thread must not be
- * quiescent. */
-bool
-cost_recorder_read(const struct cost_recorder *recorder, bool slowest,
+/* Takes the list of the slowest events away from 'recorder', whose thread may
+ * use it until a grace period is over.  Returns NULL if it is empty. */
+struct cost_slowest *
+cost_recorder_take_slowest(struct cost_recorder *recorder)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+    struct cost_slowest *slowest = &cost_no_slowest;
+
+    if (data != &cost_no_data) {
+        slowest = atomic_exchange(&data->slowest.p, &cost_no_slowest);
+    }
+    return slowest != &cost_no_slowest ? slowest : NULL;
+}
+
+/* Adds what 'recorder' has recorded, but the slowest events, to 'book'.  The
+ * calling thread must not be quiescent. */
+void
+cost_recorder_read(const struct cost_recorder *recorder,
                    struct cost_book *book)
 {
     const struct cost_data *data = ovsrcu_get(struct cost_data *,
                                               &recorder->data);
-    const struct cost_classes *classes;
-    struct cost_slowest *from;
+    const struct cost_classes *classes = data_classes(data);
 
-    cost_book_init(book, recorder->kind, recorder->thread);
-    if (data == &cost_no_data) {
-        return true;
-    }
-    classes = data_classes(data);
-    for (size_t i = 0; i < classes->n; i++) {
+    for (size_t i = 0; classes && i < classes->n; i++) {
         const struct cost_block *block = ovsrcu_get(struct cost_block *,
                                                     &classes->blocks[i]);
 
         if (block) {
-            book->classes[i] = cost_block_read(block);
-            if (!book->classes[i]) {
-                return false;
-            }
+            cost_book_add_block(book, i, block);
         }
     }
     for (size_t i = 0; i < recorder->kind->n_lists; i++) {
         const struct cost_keys *keys = ovsrcu_get(struct cost_keys *,
                                                   &data->keys[i]);
 
-        if (keys && !cost_sketch_read(&book->keys[i], keys)) {
-            return false;
+        if (keys) {
+            cost_sketch_read(&book->keys[i], keys,
+                             recorder->kind->lists[i].max);
         }
     }
-    from = ovsrcu_get(struct cost_slowest *, &data->slowest);
-    return !slowest || !from || cost_book_read_slowest(book, from, false);
 }
 
-/* Moves the slowest events of 'recorder' to 'book', which is named after its
- * thread, unless that is writing one. */
-void
-cost_recorder_take_slowest(struct cost_recorder *recorder,
-                           struct cost_book *book)
+/* Returns a number that increases with what 'recorder' records: the time of
+ * its events, in ns, plus the sum of its counters.  The calling thread must
+ * not be quiescent. */
+uint64_t
+cost_recorder_activity(const struct cost_recorder *recorder)
 {
-    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
-    struct cost_slowest *from = ovsrcu_get(struct cost_slowest *,
-                                           &data->slowest);
+    const struct cost_data *data = ovsrcu_get(struct cost_data *,
+                                              &recorder->data);
+    const struct cost_classes *classes = data_classes(data);
+    uint64_t sum = 0;
 
-    if (from && cost_book_read_slowest(book, from, true)) {
-        cost_store(&data->slow_ns, 0);
+    for (size_t i = 0; classes && i < classes->n; i++) {
+        const struct cost_block *block = ovsrcu_get(struct cost_block *,
+                                                    &classes->blocks[i]);
+
+        if (block) {
+            sum += cost_hist_sum(block->total);
+            sum += cost_load(&block->n_untimed);
+            for (size_t j = 0; j < recorder->kind->n_counters; j++) {
+                sum += cost_load(&block->counters[j]);
+            }
+        }
     }
+    return sum;
 }
 
 /* Recorders. */
@@ -163,7 +169,6 @@ cost_recorder_alloc(const struct cost_kind *kind, const char *thread)
     recorder->kind = kind;
     recorder->sample_interval = cost_sample_interval(kind->config);
     recorder->sample_in = sample_gap(recorder->sample_interval);
-    recorder->tally_class = NO_CLASS;
     ovs_strlcpy(recorder->thread, thread, sizeof recorder->thread);
     return recorder;
 }
@@ -228,8 +233,8 @@ recorder_data(struct cost_recorder *recorder)
     if (OVS_UNLIKELY(data == &cost_no_data)) {
         data = cost_alloc(sizeof *data);
         data->latest_class = NO_CLASS;
+        ovsrcu_init(&data->slowest, &cost_no_slowest);
         data_grow_classes(data, 0);
-        recorder->tally_class = NO_CLASS;
         ovsrcu_set(&recorder->data, data);
     }
     return data;
@@ -252,16 +257,6 @@ recorder_prepare(struct cost_recorder *recorder, size_t class)
         data_set_latest(data, cost_block_create(recorder->kind));
     }
     return data;
-}
-
-/* Makes 'new' the block of 'recorder''s latest class. */
-static void COST_COLD
-replace_latest(struct cost_recorder *recorder, struct cost_data *data,
-               struct cost_block *new)
-{
-    ovsrcu_postpone(cost_block_destroy, data->latest);
-    data_set_latest(data, new);
-    recorder->tally_class = NO_CLASS;
 }
 
 /* Makes 'cb' find out why events are slow.  No thread may record yet. */
@@ -298,25 +293,6 @@ get_cause(const struct cost_kind *kind, const struct cost_entry *entry)
     return cause_cb(event_ns, age_ns);
 }
 
-/* Makes sure that no number of 32 bits in 'data' gets too large. */
-static void COST_COLD
-widen_all(struct cost_recorder *recorder, struct cost_data *data)
-{
-    struct cost_classes *classes = data_classes(data);
-    uint32_t class = data->latest_class;
-
-    for (size_t i = 0; i < classes->n; i++) {
-        data->latest_class = i;
-        data->latest = ovsrcu_get_protected(struct cost_block *,
-                                            &classes->blocks[i]);
-        if (data->latest) {
-            replace_latest(recorder, data, cost_block_widen(data->latest));
-        }
-    }
-    data->n_max = 0;
-    recorder_prepare(recorder, class);
-}
-
 /* Puts 'entry' among the slowest of 'recorder', and counts it as slow if it is
  * to be logged. */
 static void COST_COLD
@@ -327,70 +303,47 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
     uint64_t total_ns = entry->stages[cost_kind_total(recorder->kind)];
     uint64_t log_ns = cost_load(&recorder->kind->config->log_ns);
     enum cost_cause cause = get_cause(recorder->kind, entry);
-    struct cost_entry slow = *entry;
     struct cost_slowest *slowest
         = ovsrcu_get_protected(struct cost_slowest *, &data->slowest);
 
-    slow.known |= entry->watched;
     if (log_ns && total_ns > log_ns) {
-        struct cost_block *block = data->latest;
-        uint32_t seq = cost_seq_begin(&block->seq);
         cost_breach_cb *cb;
 
-        cost_increase(&block->n_slow, 1);
-        cost_block_end(block, seq);
+        cost_increase(&data->latest->n_slow, 1);
         atomic_read_relaxed(&breach_cb, &cb);
         if (cb) {
-            cb(recorder, &slow, cause, who);
+            cb(recorder, entry, cause, who);
         }
     }
-    if (!slowest) {
+    if (slowest == &cost_no_slowest) {
         slowest = cost_slowest_create(recorder->kind);
         ovsrcu_set(&data->slowest, slowest);
     }
-    if (cost_slowest_insert(slowest, &slow, cause, details,
-                            log_ns ? log_ns : UINT64_MAX, &data->slow_ns)) {
+    if (cost_slowest_insert(slowest, recorder->thread, entry, cause, details,
+                            log_ns ? log_ns : UINT64_MAX)) {
         recorder->n_watch = N_WATCH;
     }
 }
 
-/* Makes sure that the tallies have room for all that may be counted until the
- * next event that is sampled.  Returns the bit of 'row' if the latest class
- * has no tally for it, otherwise 0. */
-static uint16_t
-prepare_tally(struct cost_recorder *recorder, struct cost_data *data,
-              size_t row)
+/* Gives the block of the latest class in 'data' memory for the values of
+ * 'stages', a bit for each, in 'entry', and, if 'wide', for larger counts. */
+static void COST_COLD
+extend_latest(struct cost_data *data, const struct cost_entry *entry,
+              uint16_t stages, bool wide)
 {
-    data->n_max += TALLIES * recorder->sample_interval;
-    if (OVS_UNLIKELY(data->n_max > INT32_MAX)) {
-        widen_all(recorder, data);
-    }
-    return ~data->latest->rows & (1u << row);
+    struct cost_block *old = data->latest;
+
+    data_set_latest(data, cost_block_extend(old, entry, stages, wide));
+    ovsrcu_postpone(cost_block_destroy, old);
 }
 
-/* Returns the bucket of 'stage' that its value in 'entry' falls into, and sets
- * the bit of 'stage' in '*missing' if 'block' has no memory for it. */
-static unsigned int
-find_bucket(const struct cost_block *block, const struct cost_entry *entry,
-            size_t stage, uint16_t *missing)
-{
-    const struct cost_hist *hist = &block->hists[stage];
-    unsigned int bucket = cost_hist_bucket_of(hist, entry->stages[stage]);
-
-    if (OVS_UNLIKELY(!cost_hist_has(hist, bucket))) {
-        *missing |= 1u << stage;
-    }
-    return bucket;
-}
-
-/* Records 'entry' in 'recorder', all of it at once, and adds 'counts', which
- * may be NULL, to the counters.  Should it be among the slowest, gets
- * 'details', which may be NULL, too.  Should it be logged, tells of 'who', see
- * cost_breach_cb.
+/* Records 'entry' in 'recorder', and adds 'counts', which may be NULL, to the
+ * counters.  Should it be among the slowest, gets 'details', which may be
+ * NULL, too.  Should it be logged, tells of 'who', see cost_breach_cb.
  *
  * Costs some 10 ns, and some 10 ns for each stage that is known.  An event
  * that is among the slowest so far, or the first of its class in this thread,
- * or the first of a doubling of times, takes some 100 ns longer. */
+ * or the first of half a doubling of times, takes some 100 ns longer. */
 void
 cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
             const uint64_t *counts, const struct cost_details *details,
@@ -399,76 +352,56 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
     const struct cost_kind *kind = recorder->kind;
     size_t total = cost_kind_total(kind);
-    uint16_t stages = entry->known & ~(1u << total);
-    bool timed = stages != entry->known;
-    uint16_t missing = 0, rows = 0;
-    uint16_t buckets[COST_MAX_STAGES];
-    unsigned int total_bucket = 0;
-    atomic_uint64_t *counters;
+    uint16_t known = entry->known;
+    uint64_t total_ns = 0;
     struct cost_block *block;
-    bool tally = false;
-    uint32_t seq;
-    uint64_t n;
 
     if (OVS_UNLIKELY(data->latest_class != entry->class)) {
         data = recorder_prepare(recorder, entry->class);
     }
-    if (OVS_UNLIKELY(kind->n_rows) && entry->counter < kind->n_rows
-        && entry->known & (1u << kind->row_stage)
-        && entry->stages[kind->row_stage] <= kind->row_limit) {
-        tally = true;
-        rows = prepare_tally(recorder, data, entry->counter);
-        stages &= ~(1u << kind->row_stage);
-    }
-    if (timed) {
-        total_bucket = find_bucket(data->latest, entry, total, &missing);
-    }
-    for (uint16_t left = stages; OVS_UNLIKELY(left);
-         left = zero_rightmost_1bit(left)) {
-        size_t stage = raw_ctz(left);
 
-        buckets[stage] = find_bucket(data->latest, entry, stage, &missing);
+    if (OVS_UNLIKELY(entry->watched)) {
+        for (size_t i = 0; i < total; i++) {
+            if (cost_stage_is_sampled(kind, i)) {
+                known &= ~(1u << i);
+            }
+        }
     }
-    if (OVS_UNLIKELY(missing | rows)) {
-        replace_latest(recorder, data,
-                       cost_block_extend(data->latest, entry, missing, rows));
+    while (OVS_LIKELY(known)) {
+        size_t stage = raw_ctz(known);
+        uint64_t value = entry->stages[stage];
+        unsigned int bucket = cost_hist_bucket(value);
+        struct cost_hist *hist = &data->latest->hists[stage];
+
+        /* Most events are counted by cost_record_total() instead, but not so
+         * many that a bucket overflows meanwhile. */
+        if (OVS_UNLIKELY(!cost_hist_has(hist, bucket)
+                         || (!hist->wide
+                             && cost_hist_get(hist, bucket) > INT32_MAX))) {
+            extend_latest(data, entry, known, cost_hist_has(hist, bucket));
+            hist = &data->latest->hists[stage];
+        }
+        if (OVS_UNLIKELY(cost_hist_record(hist, bucket, value))
+            && stage == total) {
+            cost_store(&data->latest->max_us, time_wall_usec());
+        }
+        known = zero_rightmost_1bit(known);
     }
 
     block = data->latest;
-    counters = cost_block_counters(block);
-    n = cost_load(&block->n_events);
-    seq = cost_seq_begin(&block->seq);
-    if (OVS_UNLIKELY(tally)) {
-        cost_tally_increase(cost_block_tally(block, entry->counter),
-                            entry->stages[kind->row_stage]);
+    if (OVS_LIKELY(entry->known & (1u << total))) {
+        total_ns = entry->stages[total];
     } else {
-        cost_store(&block->n_events, ++n);
-        if (entry->counter != COST_NO_COUNTER) {
-            cost_increase(&counters[entry->counter], 1);
-        }
+        cost_increase(&block->n_untimed, 1);
+    }
+    if (entry->counter != COST_NO_COUNTER) {
+        cost_increase(&block->counters[entry->counter], 1);
     }
     for (size_t i = 0; OVS_UNLIKELY(counts) && i < kind->n_counters; i++) {
-        if (counts[i]) {
-            cost_increase(&counters[i], counts[i]);
-        }
+        cost_increase(&block->counters[i], counts[i]);
     }
-    if (timed) {
-        cost_hist_record(&block->hists[total], total_bucket,
-                         entry->stages[total]);
-    }
-    for (; OVS_UNLIKELY(stages); stages = zero_rightmost_1bit(stages)) {
-        size_t stage = raw_ctz(stages);
-
-        cost_hist_record(&block->hists[stage], buckets[stage],
-                         entry->stages[stage]);
-    }
-    cost_block_end(block, seq);
-
-    if (OVS_UNLIKELY(n > INT32_MAX) && !block->hists[0].wide) {
-        widen_all(recorder, data);
-    }
-    if (timed && OVS_UNLIKELY(entry->stages[total] > cost_load(&data->slow_ns))
-        && kind->n_slowest) {
+    if (OVS_UNLIKELY(total_ns > ovsrcu_get(struct cost_slowest *,
+                                           &data->slowest)->threshold_ns)) {
         record_slow(recorder, data, entry, details, who);
     }
 }
@@ -480,93 +413,63 @@ cost_count(struct cost_recorder *recorder, size_t class, size_t counter,
            uint64_t n)
 {
     if (n && cost_enabled(recorder->kind->config)) {
-        struct cost_block *block = recorder_prepare(recorder, class)->latest;
-        uint32_t seq = cost_seq_begin(&block->seq);
+        struct cost_data *data = recorder_prepare(recorder, class);
 
-        cost_increase(&cost_block_counters(block)[counter], n);
-        cost_block_end(block, seq);
+        cost_increase(&data->latest->counters[counter], n);
     }
 }
 
-/* Does what cost_count_who() does when it is not as simple as that. */
-static void COST_COLD
-count_who(struct cost_recorder *recorder, size_t list,
-          const struct cost_who *who, uint64_t ns, uint64_t n_lost)
+/* Counts, in 'list', an event of 'recorder' that is a sample and took 'ns' for
+ * 'who', or, if 'n_lost' is nonzero, as many lost ones. */
+void COST_COLD
+cost_count_who(struct cost_recorder *recorder, size_t list,
+               const struct cost_who *who, uint64_t ns, uint64_t n_lost)
 {
     const struct cost_list *l = &recorder->kind->lists[list];
+    uint64_t weight = recorder->kind->exact ? 1 : recorder->sample_interval;
     struct cost_data *data = recorder_data(recorder);
     struct cost_keys *keys = ovsrcu_get_protected(struct cost_keys *,
                                                   &data->keys[list]);
 
-    if (OVS_UNLIKELY(!keys || !cost_keys_count(keys, l, who, ns, n_lost))) {
+    if (!keys || !cost_keys_count(keys, l, who, ns, weight, n_lost)) {
         struct cost_keys *new = cost_keys_grow(keys, l->max);
 
-        cost_keys_count(new, l, who, ns, n_lost);
+        cost_keys_count(new, l, who, ns, weight, n_lost);
         ovsrcu_set(&data->keys[list], new);
         if (keys) {
-            ovsrcu_postpone(cost_keys_destroy, keys);
+            ovsrcu_postpone(cost_keys_free, keys);
         }
     }
 }
 
-/* Counts, in 'list', an event of 'recorder' that took 'ns' for 'who', or, if
- * 'n_lost' is nonzero, as many lost ones. */
+/* Accounting of 'recorder' is off: makes cost_count_event() ask whether it
+ * still is, from the next event on. */
 void
-cost_count_who(struct cost_recorder *recorder, size_t list,
-               const struct cost_who *who, uint64_t ns, uint64_t n_lost)
+cost_pause(struct cost_recorder *recorder)
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
-    struct cost_keys *keys = ovsrcu_get_protected(struct cost_keys *,
-                                                  &data->keys[list]);
-    struct cost_key *key = keys ? cost_keys_find(keys, who->id) : NULL;
 
-    if (OVS_LIKELY(key && !n_lost)) {
-        cost_key_count(key, ns);
-    } else {
-        count_who(recorder, list, who, ns, n_lost);
+    if (data != &cost_no_data) {
+        data->latest_class = NO_CLASS;
     }
 }
 
-/* Accounting of 'recorder' is off: makes cost_tally() ask whether it still is,
- * from the next event on. */
-void
-cost_tally_stop(struct cost_recorder *recorder)
+/* Does what cost_count_event() does when it is not as simple as that. */
+void COST_COLD
+cost_count_event__(struct cost_recorder *recorder, uint32_t class,
+                   size_t reason, size_t counter, uint64_t n)
 {
-    recorder->tally_class = NO_CLASS;
-}
+    if (cost_enabled(recorder->kind->config)) {
+        struct cost_data *data = recorder_prepare(
+            recorder, MIN(class, recorder->kind->n_classes - 1));
 
-/* Does what cost_tally() does when it is not as simple as that. */
-void
-cost_tally__(struct cost_recorder *recorder, uint32_t class_, size_t row,
-             size_t number)
-{
-    const struct cost_kind *kind = recorder->kind;
-    size_t class = MIN(class_, kind->n_classes - 1);
-    struct cost_data *data;
+        cost_increase(&data->latest->counters[reason], 1);
+        cost_increase(&data->latest->counters[counter], n);
 
-    if (OVS_UNLIKELY(number > kind->row_limit)) {
-        struct cost_entry entry;
-
-        cost_entry_init(&entry, class);
-        entry.counter = row;
-        cost_entry_add(&entry, kind->row_stage, number);
-        cost_record(recorder, &entry, NULL, NULL, NULL);
-        return;
+        /* If accounting was off when the event began, cost_pause() is not
+         * called again. */
+        if (!recorder->sample_interval) {
+            data->latest_class = NO_CLASS;
+        }
     }
-
-    data = ovsrcu_get(struct cost_data *, &recorder->data);
-    if (OVS_UNLIKELY(data->latest_class != class)) {
-        data = recorder_prepare(recorder, class);
-    }
-    if (OVS_UNLIKELY(!cost_block_tally(data->latest, row))) {
-        replace_latest(recorder, data,
-                       cost_block_extend(data->latest, NULL, 0, 1u << row));
-    }
-    recorder->tally = cost_block_tally(data->latest, row);
-    cost_tally_increase(recorder->tally, number);
-
-    /* If accounting was off when the event began, cost_tally_stop() is not
-     * called again. */
-    recorder->tally_class = recorder->sample_interval ? class_ : NO_CLASS;
-    recorder->tally_row = row;
 }

@@ -21,12 +21,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "cost-book.h"
-#include "openvswitch/list.h"
 #include "ovs-atomic.h"
 #include "ovs-rcu.h"
 
 struct cost_account;
-struct smap;
 
 /* Recording events.
  * =================
@@ -34,54 +32,13 @@ struct smap;
  * What one thread records of one account, see lib/cost.h, which has the rules
  * for threads, too. */
 
-/* Settings of one report, see cost_configure(). */
-struct cost_config {
-    const char *name;                   /* Of the report, such as "upcall". */
-    uint32_t default_interval;          /* For 'sample_interval'. */
-
-    /* Applies further settings of 'other_config', the column in the
-     * Open_vSwitch table, while accounting is 'enabled' or not.  Or NULL, as
-     * long as the report is not extended. */
-    void (*apply)(const struct smap *other_config, bool enabled);
-
-    /* Counts, with cost_count(), what somebody else, such as the kernel, has
-     * counted since this was last called.  Any thread calls it before accounts
-     * are read or cleared and before accounting is switched on or off.  Or
-     * NULL. */
-    void (*refresh)(void);
-
-    atomic_uint32_t sample_interval;    /* 0 if accounting is off. */
-    atomic_uint64_t log_ns;             /* Events that take longer are counted
-                                         * in 'n_slow', and the slowest of a
-                                         * second is logged, unless it is 0. */
-    struct cost_breach *breach;         /* The slowest one that is to be, in
-                                         * cost.c, or NULL. */
-    struct ovs_list list_node;          /* In 'configs', in cost.c. */
-};
-
-#define COST_CONFIG_INITIALIZER(NAME, INTERVAL)                 \
-    { .name = NAME, .default_interval = INTERVAL,               \
-      .sample_interval = INTERVAL }
-
-#define COST_DEFAULT_SAMPLE_INTERVAL 16
-#define COST_MAX_SAMPLE_INTERVAL 65536
-
-/* Returns in how many events one is sampled, 0 if accounting is off. */
-static inline uint32_t
-cost_sample_interval(struct cost_config *config)
-{
-    uint32_t interval;
-
-    atomic_read_relaxed(&config->sample_interval, &interval);
-    return interval;
-}
-
-/* Returns true if accounting is on for the report of 'config'. */
-static inline bool
-cost_enabled(struct cost_config *config)
-{
-    return cost_sample_interval(config) != 0;
-}
+/* For a function that recording an event calls now and then: were it inlined,
+ * recording would have to save registers for it each time. */
+#if __GNUC__
+#define COST_COLD __attribute__((__noinline__, __cold__))
+#else
+#define COST_COLD
+#endif
 
 /* The blocks of a recorder. */
 struct cost_classes {
@@ -94,16 +51,10 @@ struct cost_data {
     /* Used by the recording thread only. */
     uint32_t latest_class;              /* Recorded last, */
     struct cost_block *latest;          /* and its block. */
-    uint32_t n_max;                     /* No number in a tally is higher:
-                                         * each sample adds to it what may be
-                                         * counted until the next one. */
 
-    atomic_uint64_t slow_ns;            /* An event that takes longer belongs
-                                         * in 'slowest', or is to be logged.
-                                         * A tick takes these, so that it
-                                         * begins at 0 again. */
     OVSRCU_TYPE(struct cost_classes *) classes;
-    OVSRCU_TYPE(struct cost_slowest *) slowest;
+    OVSRCU_TYPE(struct cost_slowest *) slowest;  /* &cost_no_slowest if there
+                                                  * is none. */
     OVSRCU_TYPE(struct cost_keys *) keys[COST_MAX_LISTS];  /* NULL if empty. */
 };
 
@@ -119,14 +70,11 @@ struct cost_recorder {
     /* Used by the recording thread only. */
     uint32_t sample_in;                 /* Events until the next sample. */
     uint32_t sample_interval;           /* When 'sample_in' was chosen. */
-    uint32_t tally_class;               /* As given to cost_tally() last. */
-    uint16_t tally_row;
-    uint16_t n_watch;                   /* Events to watch: 16 after one that
+    uint32_t n_watch;                   /* Events to watch: 16 after one that
                                          * enters the slowest. */
-    atomic_uint32_t *tally;             /* The counts of each number for these,
-                                         * unless 'data' is 'cost_no_data'. */
 
     struct cost_account *account;
+    uint64_t since_tick;                /* The latest one when this began. */
     char thread[COST_NAME_MAX];         /* Name of the recording thread. */
 };
 
@@ -135,9 +83,9 @@ struct cost_recorder *cost_recorder_alloc(const struct cost_kind *,
                                           const char *thread);
 void cost_recorder_free(struct cost_recorder *);
 void cost_recorder_take_data(struct cost_recorder *);
-bool cost_recorder_read(const struct cost_recorder *, bool slowest,
-                        struct cost_book *);
-void cost_recorder_take_slowest(struct cost_recorder *, struct cost_book *);
+struct cost_slowest *cost_recorder_take_slowest(struct cost_recorder *);
+void cost_recorder_read(const struct cost_recorder *, struct cost_book *);
+uint64_t cost_recorder_activity(const struct cost_recorder *);
 
 /* Returns why the event that ends was slow, which began at most 'age_ns' ago
  * and took 'event_ns' of that.  The calling thread is that of the event. */
@@ -161,14 +109,14 @@ void cost_count(struct cost_recorder *, size_t class, size_t counter,
                 uint64_t n);
 void cost_count_who(struct cost_recorder *, size_t list,
                     const struct cost_who *, uint64_t ns, uint64_t n_lost);
-void cost_tally_stop(struct cost_recorder *);
+void cost_pause(struct cost_recorder *);
 
 void cost_sample__(struct cost_recorder *, uint32_t interval);
-void cost_tally__(struct cost_recorder *, uint32_t class, size_t row,
-                  size_t number);
+void cost_count_event__(struct cost_recorder *, uint32_t class, size_t reason,
+                        size_t counter, uint64_t n);
 
 /* Returns true if 'recorder''s next event, which the caller records, is to
- * be split into stages (or timed, if its kind has rows), one in 'interval'.
+ * be split into stages (or timed, if its kind has reasons), one in 'interval'.
  *
  * If 'interval' is 0, because accounting is off, the caller need not call
  * this, but may: it returns true now and then. */
@@ -183,26 +131,58 @@ cost_sample(struct cost_recorder *recorder, uint32_t interval)
     return false;
 }
 
-/* Counts an event of 'recorder', whose kind has rows and the limit 'max', that
- * is neither timed nor has anything else to be recorded: one word is written,
- * which is found without reading more than the recorder if the event before it
- * was of the same 'class' and 'row'.  The event's class is 'class', the last
- * one if there are not so many.
+/* Records in 'recorder' an event of 'class' that took 'total_ns' and of which
+ * nothing else is known, and increments 'counter' unless that is
+ * COST_NO_COUNTER.  Returns false, without doing anything, if this takes
+ * cost_record(). */
+static inline bool
+cost_record_total(struct cost_recorder *recorder, uint32_t class,
+                  size_t counter, uint64_t total_ns)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+    struct cost_block *block = data->latest;
+    const struct cost_slowest *slowest;
+    unsigned int bucket;
+    struct cost_hist *hist;
+
+    if (OVS_UNLIKELY(data->latest_class != class)) {
+        return false;
+    }
+    slowest = ovsrcu_get(struct cost_slowest *, &data->slowest);
+    bucket = cost_hist_bucket(total_ns);
+    hist = block->total;
+    if (OVS_UNLIKELY(total_ns > slowest->threshold_ns
+                     || !cost_hist_has(hist, bucket)
+                     || total_ns > cost_hist_max(hist)
+                     || total_ns < cost_hist_min(hist))) {
+        return false;
+    }
+    cost_hist_add_bucket(hist, bucket, 1);
+    cost_increase(&hist->sum, total_ns);
+    if (OVS_LIKELY(counter != COST_NO_COUNTER)) {
+        cost_increase(&block->counters[counter], 1);
+    }
+    return true;
+}
+
+/* Counts an event of 'recorder', whose kind has reasons, that is neither timed
+ * nor has anything else to be recorded: increments the counter 'reason', and
+ * adds 'n' to 'counter'.  The event's class is 'class', the last one if there
+ * are not so many.
  *
- * Does not count it if cost_tally_stop() has been called since the latest
- * event, and accounting is still off. */
+ * Does not count it if cost_pause() has been called since the latest event,
+ * and accounting is still off. */
 static inline void
-cost_tally(struct cost_recorder *recorder, uint32_t class, size_t row,
-           size_t number, size_t max)
+cost_count_event(struct cost_recorder *recorder, uint32_t class, size_t reason,
+                 size_t counter, uint64_t n)
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
 
-    if (OVS_LIKELY(recorder->tally_class == class
-                   && recorder->tally_row == row
-                   && number <= max && data != &cost_no_data)) {
-        cost_tally_increase(recorder->tally, number);
-    } else if (OVS_LIKELY(cost_enabled(recorder->kind->config))) {
-        cost_tally__(recorder, class, row, number);
+    if (OVS_LIKELY(data->latest_class == class)) {
+        cost_increase(&data->latest->counters[reason], 1);
+        cost_increase(&data->latest->counters[counter], n);
+    } else {
+        cost_count_event__(recorder, class, reason, counter, n);
     }
 }
 

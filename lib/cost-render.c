@@ -174,7 +174,7 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
          const struct cost_hist *hist)
 {
     enum { MAX_LINES = 24, MAX_BAR = 40 };
-    size_t n_edges = cost_hist_n_buckets(hist) - 1;
+    size_t n_edges = COST_HIST_N_EDGES;
     enum form form = cost_stage_is_number(kind, stage) ? NUMBER : TIME;
     size_t first, last, step;
     uint64_t max = 0;
@@ -183,8 +183,8 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
     if (!cost_hist_count(hist)) {
         return;
     }
-    first = cost_hist_bucket_of(hist, cost_hist_min(hist));
-    last = cost_hist_bucket_of(hist, cost_hist_max(hist));
+    first = cost_hist_bucket(cost_hist_min(hist));
+    last = cost_hist_bucket(cost_hist_max(hist));
     for (step = 1; step < 8 && (last - first) / step >= MAX_LINES;) {
         step *= 2;
     }
@@ -193,8 +193,7 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
     if (first) {
         first = ROUND_DOWN(first - 1, step) + 1;
     }
-    width = cell_width(form,
-                       cost_hist_edge(hist, MIN(last + step, n_edges) - 1));
+    width = cell_width(form, cost_hist_edges[MIN(last + step, n_edges) - 1]);
 
     for (int pass = 0; pass < 2; pass++) {
         if (pass == 1) {
@@ -221,7 +220,7 @@ put_bars(struct ds *s, const struct cost_kind *kind, size_t stage,
 
                 ds_put_cstr(s, end <= n_edges ? "   <=" : "    >");
                 put_cell(s, width, form,
-                         cost_hist_edge(hist, MIN(end, n_edges) - 1));
+                         cost_hist_edges[MIN(end, n_edges) - 1]);
                 put_cell(s, 11, NUMBER, n);
                 ds_put_char(s, ' ');
                 ds_put_char_multiple(s, '#', len);
@@ -288,7 +287,7 @@ put_max_time(struct ds *s, const struct cost_block *block)
 {
     size_t total = cost_kind_total(block->kind);
     const struct cost_hist *hist = &block->hists[total];
-    uint64_t max_us = cost_load(&hist->max_us);
+    uint64_t max_us = cost_load(&block->max_us);
 
     if (max_us && cost_hist_max(hist) >= MIN_DATED_NS) {
         ds_put_format(s, "  max of %s at", block->kind->stages[total].name);
@@ -368,7 +367,7 @@ put_classes(struct ds *s, const struct cost_book *book)
         return;
     }
     ds_put_cstr(s, "  class:");
-    for (size_t i = 0; i < book->kind->n_classes; i++) {
+    for (size_t i = 0; i < book->n_classes; i++) {
         uint64_t n = cost_book_events(book, i);
 
         if (n) {
@@ -393,8 +392,8 @@ put_settings(struct ds *s, const struct cost_kind *kind)
         ds_put_cstr(s, ", counts and times exact");
     } else if (interval) {
         ds_put_format(s, ", counts %sexact, %s of 1 in %"PRIu32" %ss",
-                      kind->n_rows ? "" : "and totals ",
-                      kind->n_rows ? "times" : "stages", interval,
+                      kind->n_reasons ? "" : "and totals ",
+                      kind->n_reasons ? "times" : "stages", interval,
                       kind->event);
     }
     ds_put_char(s, '\n');
@@ -415,7 +414,7 @@ put_book(struct ds *s, const struct cost_report *report,
     if (report->put_derived) {
         struct json *json = json_object_create();
 
-        report->put_derived(block, book->name, s, json);
+        report->put_derived(block, s, json);
         json_destroy(json);
     }
     for (size_t i = 0; view->histograms && i < kind->n_stages; i++) {
@@ -471,8 +470,8 @@ put_account(struct ds *s, const struct cost_report *report,
     if (total) {
         ds_put_cstr(s, "  thread:");
         for (size_t i = 0; i < account->n_threads; i++) {
-            const struct cost_book *thread = &account->threads[i];
-            uint64_t n = cost_book_events(thread, view->class);
+            const struct cost_thread_book *thread = &account->threads[i];
+            uint64_t n = cost_book_events(&thread->book, view->class);
 
             if (n) {
                 put_share(s, thread->name, n, total);
@@ -481,16 +480,16 @@ put_account(struct ds *s, const struct cost_report *report,
         ds_put_char(s, '\n');
     }
     for (size_t i = 0; view->threads && i < account->n_threads; i++) {
-        const struct cost_book *thread = &account->threads[i];
+        const struct cost_thread_book *thread = &account->threads[i];
 
-        block = cost_book_sum(thread, view->class);
+        block = cost_book_sum(&thread->book, view->class);
         if (cost_block_events(block) || n_lost(block)) {
             cost_put_name(s, account->name, false);
             ds_put_format(s, ", thread %s: ", thread->name);
             cost_put_plural(s, cost_block_events(block), account->kind->event);
             put_lost(s, block);
             ds_put_char(s, '\n');
-            put_book(s, report, view, thread, block);
+            put_book(s, report, view, &thread->book, block);
         }
         cost_block_destroy(block);
     }
@@ -589,20 +588,19 @@ put_buckets(struct ds *s, const struct cost_hist *hist)
 static void
 put_bounds(struct ds *s, const struct cost_hist *hist)
 {
-    unsigned int n_edges = cost_hist_n_buckets(hist) - 1;
-    unsigned int end = hist->limit ? n_edges : 1;
+    unsigned int end = 1;
     struct ds counts = DS_EMPTY_INITIALIZER;
 
-    if (!hist->limit && cost_hist_count(hist)) {
-        end = MIN(cost_hist_bucket_of(hist, cost_hist_max(hist)) + 1,
-                  n_edges);
+    if (cost_hist_count(hist)) {
+        end = MIN(cost_hist_bucket(cost_hist_max(hist)) + 1,
+                  COST_HIST_N_EDGES);
     }
     ds_put_cstr(s, "{\"bounds\":[");
     for (unsigned int i = 0; i < end; i++) {
-        uint64_t edge = cost_hist_edge(hist, i);
+        uint64_t edge = cost_hist_edges[i];
 
         /* Several buckets below 12 are too narrow for any whole number. */
-        if (!i || edge != cost_hist_edge(hist, i - 1)) {
+        if (!i || edge != cost_hist_edges[i - 1]) {
             if (i) {
                 ds_put_char(s, ',');
             }
@@ -611,7 +609,7 @@ put_bounds(struct ds *s, const struct cost_hist *hist)
             ds_put_char(&counts, ',');
         }
     }
-    put_digits(&counts, cost_hist_get(hist, n_edges));
+    put_digits(&counts, cost_hist_get(hist, COST_HIST_N_EDGES));
     ds_put_format(s, "],\"counts\":[%s]}", ds_cstr(&counts));
     ds_destroy(&counts);
 }
@@ -634,8 +632,8 @@ stage_to_json(const struct cost_view *view, const struct cost_block *block,
     if (cost_hist_count(hist)) {
         put_member(&s, "min", cost_hist_min(hist));
         put_member(&s, "max", cost_hist_max(hist));
-        if (cost_load(&hist->max_us)) {
-            put_member(&s, "max_time_us", cost_load(&hist->max_us));
+        if (stage == cost_kind_total(kind) && cost_load(&block->max_us)) {
+            put_member(&s, "max_time_us", cost_load(&block->max_us));
         }
         ds_put_format(&s, ",\"mean\":%.15g", cost_hist_mean(hist));
         for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
@@ -697,7 +695,7 @@ put_json_numbers(struct json *json, const struct cost_report *report,
         struct json *derived = json_object_create();
         struct ds s = DS_EMPTY_INITIALIZER;
 
-        report->put_derived(block, book->name, &s, derived);
+        report->put_derived(block, &s, derived);
         json_object_put(json, "derived", derived);
         ds_destroy(&s);
     }
@@ -712,7 +710,7 @@ put_json_book(struct json *json, const struct cost_report *report,
     struct json *classes = json_array_create_empty();
 
     put_json_numbers(json, report, view, book, view->class);
-    for (size_t i = 0; i < book->kind->n_classes; i++) {
+    for (size_t i = 0; i < book->n_classes; i++) {
         if (book->classes[i]
             && (view->class == COST_ALL_CLASSES || view->class == i)) {
             struct json *class = json_object_create();
@@ -755,13 +753,14 @@ numbers_to_json(const struct cost_report *report,
     }
     threads = json_array_create_empty();
     for (size_t i = 0; i < account->n_threads; i++) {
-        const struct cost_book *book = &account->threads[i];
+        const struct cost_thread_book *book = &account->threads[i];
 
-        if (!cost_book_is_empty(book)) {
+        if (!cost_book_is_empty(&book->book)) {
             struct json *thread = json_object_create();
 
             json_object_put_string(thread, "name", book->name);
-            put_json_numbers(thread, report, view, book, view->class);
+            put_json_numbers(thread, report, view, &book->book,
+                             view->class);
             json_array_add(threads, thread);
         }
     }
@@ -776,7 +775,7 @@ report_slowest(const struct cost_report *report, const struct cost_view *view,
                const struct cost_reading *account, struct ds *s)
 {
     uint64_t n_events = cost_book_events(&account->total, COST_ALL_CLASSES);
-    size_t n = MIN(view->n_slowest, account->total.n_slowest);
+    size_t n = MIN(view->n_slowest, account->n_slowest);
     struct json *array = json_array_create_empty();
     const struct cost_kind *kind = account->kind;
     struct json *json = account_to_json(account);
@@ -788,7 +787,8 @@ report_slowest(const struct cost_report *report, const struct cost_view *view,
     put_last(s, view, account);
     cost_put_integer(json, "events", n_events);
     for (size_t i = 0; i < n; i++) {
-        const struct cost_slow *slow = account->total.slowest[i];
+        const struct cost_slow *slow = account->slowest[i];
+        const uint64_t *words = &slow->stages[kind->n_stages];
         char *class = cost_class_name(kind, slow->class);
         struct json *details = json_object_create();
         struct json *numbers = json_object_create();
@@ -815,9 +815,9 @@ report_slowest(const struct cost_report *report, const struct cost_view *view,
             ds_put_format(s, "%s, ", cost_cause_names[slow->cause]);
         }
         json_object_put_string(event, "cause", cost_cause_names[slow->cause]);
-        report->put_details(account->name, slow->details, s, details);
+        report->put_details(account->name, words, s, details);
         if (view->packets) {
-            report->put_packet(slow->details, s, details);
+            report->put_packet(words, s, details);
         }
         ds_put_cstr(s, "\n    ");
         for (int number = 0; number < 2; number++) {
@@ -988,34 +988,13 @@ top_put_class(struct cost_sketch *top, const char *name,
     cost_block_destroy(block);
 }
 
-/* Shares out the losses in 'book', of a thread, whose keys in 'list' are not
- * known: what was not read probably was as what was. */
-static void
-share_losses(struct cost_book *book, size_t list)
-{
-    struct cost_block *block = cost_book_sum(book, COST_ALL_CLASSES);
-    size_t counter = book->kind->lists[list].shared;
-    uint64_t n = cost_load(&cost_block_counters(block)[counter]);
-    uint64_t events = cost_block_events(block);
-
-    for (size_t i = 0; n && events && i < book->keys[list].n; i++) {
-        struct cost_row *row = &book->keys[list].rows[i];
-
-        row->shared = 1.0 * n * (row->events - row->error) / events;
-    }
-    cost_block_destroy(block);
-}
-
 /* Adds 'book', of the thread or account 'name', to 'top', for 'spec'. */
 void
 cost_top_add(struct cost_sketch *top, const struct cost_top *spec,
-             struct cost_book *book, const char *name)
+             const struct cost_book *book, const char *name)
 {
     const struct cost_kind *kind = book->kind;
 
-    if (spec->by <= COST_BY_GROUP && kind->lists[spec->list].shared) {
-        share_losses(book, spec->list);
-    }
     if (spec->by == COST_BY_KEY) {
         cost_sketch_add(top, &book->keys[spec->list],
                         kind->lists[spec->list].max);
@@ -1026,7 +1005,7 @@ cost_top_add(struct cost_sketch *top, const struct cost_top *spec,
             top_put(top, keys->rows[i].group, keys->rows[i]);
         }
     } else if (spec->by == COST_BY_CLASS) {
-        for (size_t i = 0; i < kind->n_classes; i++) {
+        for (size_t i = 0; i < book->n_classes; i++) {
             if (book->classes[i]) {
                 char *class = cost_class_name(kind, i);
 
@@ -1050,6 +1029,17 @@ put_row_name(struct ds *s, const struct cost_top *spec,
         ds_put_char(s, ' ');
         cost_put_name(s, row->group, !spec->own_name);
     }
+}
+
+/* Returns half of the width of the 95% confidence interval of the events of
+ * 'row', which samples stand for. */
+static double
+sampling_error(const struct cost_row *row)
+{
+    double events = row->events - row->error;
+
+    return (row->n_samples
+            ? 1.96 * sqrt(events * (events / row->n_samples - 1)) : 0);
 }
 
 /* Most time first. */
@@ -1104,15 +1094,15 @@ cost_render_top(struct ds *s, struct json *json, const struct cost_top *spec,
         put_cell(s, MIN_WIDTH, TIME, mean);
         put_cell(s, MIN_WIDTH, TIME, row->max_ns);
         put_cell(s, 5, NUMBER, row->lost);
+        if (sampling_error(row) >= 1) {
+            ds_put_format(s, "  (count +/- %.0f%%)",
+                          100 * sampling_error(row)
+                          / (row->events - row->error));
+        }
         if (row->error) {
             ds_put_cstr(s, "  (count at most ");
             cost_put_count(s, row->error);
             ds_put_cstr(s, " too high)");
-        }
-        if (row->shared) {
-            ds_put_cstr(s, "  (and some ");
-            cost_put_count(s, row->shared);
-            ds_put_cstr(s, " more, an estimate)");
         }
         ds_put_char(s, '\n');
 
@@ -1128,10 +1118,9 @@ cost_render_top(struct ds *s, struct json *json, const struct cost_top *spec,
         cost_put_integer(object, "mean_ns", mean);
         cost_put_integer(object, "max_ns", row->max_ns);
         cost_put_integer(object, "lost", row->lost);
-        if (row->shared) {
-            cost_put_integer(object, "lost_estimate", row->shared);
-        }
         cost_put_integer(object, "error", row->error);
+        cost_put_integer(object, "samples", row->n_samples);
+        cost_put_integer(object, "sampling_error", sampling_error(row));
         json_array_add(rows, object);
     }
     if (json) {

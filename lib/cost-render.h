@@ -73,13 +73,10 @@ struct cost_report {
     /* The same with the packet among the details.  NULL if there is none. */
     void (*put_packet)(const uint64_t *details, struct ds *, struct json *);
 
-    /* The same with what follows from the numbers of 'block', of one thread,
-     * or of all if 'thread' is empty.  May be NULL. */
-    void (*put_derived)(const struct cost_block *block, const char *thread,
-                        struct ds *, struct json *);
-
-    /* Adds to a reply in JSON, an object.  May be NULL. */
-    void (*state_to_json)(struct json *);
+    /* The same with what follows from the numbers of 'block'.  May be
+     * NULL. */
+    void (*put_derived)(const struct cost_block *block, struct ds *,
+                        struct json *);
 
     /* What cost/show has besides.  May be NULL. */
     cost_report_more_cb *more;
@@ -107,7 +104,7 @@ struct json *cost_render_sums(const struct cost_report *,
                               const struct cost_view *,
                               const struct cost_sum *, size_t n, bool all);
 void cost_top_add(struct cost_sketch *, const struct cost_top *,
-                  struct cost_book *, const char *name);
+                  const struct cost_book *, const char *name);
 void cost_render_top(struct ds *, struct json *, const struct cost_top *,
                      const struct cost_sketch *, size_t skip, size_t n);
 struct json *cost_render_kinds(const struct cost_report *);

@@ -24,7 +24,6 @@
 #include "cost-clock.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
-#include "sset.h"
 #include "timeval.h"
 #include "unixctl.h"
 #include "unixctl-worker.h"
@@ -39,11 +38,6 @@
 #define DEFAULT_ACCOUNTS 20             /* -n */
 #define DEFAULT_SLOWEST 5
 #define DEFAULT_TOP 10
-
-/* An account of which a thread does not end recording an event is tried again
- * after a while, this often in a reply, until it is named as missing. */
-#define RETRY_NS 10000000
-#define MAX_RETRIES 50
 
 /* A command for the worker. */
 struct request {
@@ -153,23 +147,6 @@ no_such_account(const struct cost_report *report, const char *name)
     return ds_steal_cstr(&s);
 }
 
-/* Reads 'account' as cost_account_read() does.  If that can't be had now,
- * sleeps and tries again, '*n_retries' times more at most. */
-static bool
-read_account(struct cost_account *account, bool slowest,
-             const struct cost_tick *from, int *n_retries,
-             struct cost_reading *reading)
-{
-    while (!cost_account_read(account, slowest, from, reading)) {
-        *n_retries -= 1;
-        if (*n_retries < 0) {
-            return false;
-        }
-        xnanosleep(RETRY_NS);
-    }
-    return true;
-}
-
 /* An account, and what it is sorted by. */
 struct sorted_account {
     struct cost_account *account;
@@ -193,7 +170,7 @@ compare_accounts(const void *a_, const void *b_)
 
 /* Returns the accounts in 'all', those that most time was spent on first. */
 static struct sorted_account *
-sort_accounts(const struct cost_accounts *all, int *n_retries)
+sort_accounts(const struct cost_accounts *all)
 {
     struct sorted_account *sorted = xcalloc(all->n, sizeof *sorted);
 
@@ -201,8 +178,7 @@ sort_accounts(const struct cost_accounts *all, int *n_retries)
         struct cost_reading reading;
 
         sorted[i].account = all->accounts[i];
-        if (read_account(all->accounts[i], false, &all->from, n_retries,
-                         &reading)) {
+        if (cost_account_read(all->accounts[i], &all->from, &reading)) {
             struct cost_block *block = cost_book_sum(&reading.total,
                                                      COST_ALL_CLASSES);
 
@@ -221,6 +197,22 @@ sort_accounts(const struct cost_accounts *all, int *n_retries)
     return sorted;
 }
 
+/* Takes the slowest events of the 'n' accounts in 'sorted', see
+ * cost_accounts_take_slowest(). */
+static bool
+take_slowest(const struct sorted_account *sorted, size_t n)
+{
+    struct cost_account **accounts = xmalloc(n * sizeof *accounts);
+    bool all;
+
+    for (size_t i = 0; i < n; i++) {
+        accounts[i] = sorted[i].account;
+    }
+    all = cost_accounts_take_slowest(accounts, n);
+    free(accounts);
+    return all;
+}
+
 /* Returns the object that the reply in JSON to 'request' is, but the
  * accounts. */
 static struct json *
@@ -232,9 +224,6 @@ report_to_json(const struct cost_report *report,
         report->kinds[0]->config);
 
     json_object_put(json, "kinds", cost_render_kinds(report));
-    if (report->state_to_json) {
-        report->state_to_json(json);
-    }
     if (request->view.class != COST_ALL_CLASSES) {
         cost_put_string(json, "class",
                         cost_class_name(report->kinds[0],
@@ -299,15 +288,14 @@ put_report(struct unixctl_worker_reply *reply,
 {
     struct json *json = reply->json ? report_to_json(report, request) : NULL;
     struct json *accounts = json ? json_array_create_empty() : NULL;
-    struct json *missing = NULL;
     size_t max_length = json ? MAX_JSON : MAX_TEXT;
     size_t start, end, wanted_end;      /* Of accounts in the reply. */
-    int n_retries = MAX_RETRIES;
     struct sorted_account *sorted;
     struct ds *s = &reply->body;
     struct cost_accounts all;
     long long int have_ms = 0;
     size_t length = 0;
+    bool late = false;
     bool sums;
 
     cost_accounts_get(report->kinds, report->n_kinds, request->name,
@@ -325,30 +313,20 @@ put_report(struct unixctl_worker_reply *reply,
         cost_book_add(&all.totals[i].book, &all.deleted[i].book);
     }
 
-    sorted = sort_accounts(&all, &n_retries);
+    sorted = sort_accounts(&all);
     start = MIN(all.n, request->n_skip);
     end = wanted_end = start + MIN(all.n - start, request->n_accounts);
     while (!json && !request->empty_too && end > start + 1
            && sorted[end - 1].empty) {
         wanted_end = --end;
     }
+    if (request->view.slowest) {
+        late = !take_slowest(&sorted[start], end - start);
+    }
     for (size_t i = sums ? 0 : start; i < (sums ? all.n : end); i++) {
         struct cost_reading reading;
 
-        if (!read_account(sorted[i].account, request->view.slowest, &all.from,
-                          &n_retries, &reading)) {
-            const char *name = cost_account_name(sorted[i].account);
-
-            if (json) {
-                if (!missing) {
-                    missing = json_array_create_empty();
-                }
-                json_array_add(missing, json_string_create(name));
-            } else {
-                cost_put_name(s, name, false);
-                ds_put_cstr(s, ": missing, as a thread does not end "
-                            "recording an event\n");
-            }
+        if (!cost_account_read(sorted[i].account, &all.from, &reading)) {
             continue;
         }
         have_ms = MAX(have_ms, reading.elapsed_ms);
@@ -386,6 +364,9 @@ put_report(struct unixctl_worker_reply *reply,
 
     if (json) {
         put_last(json, request, have_ms);
+        if (late) {
+            json_object_put(json, "late", json_boolean_create(true));
+        }
         json_object_put(json, "accounts", accounts);
         cost_put_integer(json, "omitted", all.n - (end - start));
         if (end < wanted_end) {
@@ -396,9 +377,6 @@ put_report(struct unixctl_worker_reply *reply,
                                    cost_account_name(sorted[i].account)));
             }
             json_object_put(json, "left_out", names);
-        }
-        if (missing) {
-            json_object_put(json, "missing", missing);
         }
         if (sums) {
             json_object_put(json, "deleted",
@@ -412,6 +390,10 @@ put_report(struct unixctl_worker_reply *reply,
         json_to_ds(json, 0, s);
         json_destroy(json);
     } else {
+        if (late) {
+            ds_put_cstr(s, "the latest events are missing, as a thread does "
+                        "not rest: try again\n");
+        }
         put_rest(s, report, request, &all, sorted, start, end, wanted_end);
     }
 
@@ -473,11 +455,9 @@ do_top(void *request_, struct unixctl_worker_reply *reply)
     const struct cost_kind *const *kinds = top->kind ? &top->kind
                                            : report->kinds;
     const struct cost_kind *kind = kinds[0];
-    bool sampled = (top->by <= COST_BY_GROUP ? kind->lists[top->list].sampled
-                    : kind->n_rows != 0);
+    bool sampled = (top->by <= COST_BY_GROUP ? !kind->exact
+                    : kind->n_reasons != 0);
     struct cost_sketch sum = { .n = 0 };
-    int n_retries = MAX_RETRIES;
-    struct json *missing = json_array_create_empty();
     long long int elapsed_ms = 0;
     struct cost_accounts all;
 
@@ -490,17 +470,15 @@ do_top(void *request_, struct unixctl_worker_reply *reply)
         const char *name = cost_account_name(all.accounts[i]);
         struct cost_reading reading;
 
-        if (!read_account(all.accounts[i], false, &all.from, &n_retries,
-                          &reading)) {
-            json_array_add(missing, json_string_create(name));
+        if (!cost_account_read(all.accounts[i], &all.from, &reading)) {
             continue;
         }
         elapsed_ms = MAX(elapsed_ms, reading.elapsed_ms);
         for (size_t j = 0; j < reading.n_threads; j++) {
-            struct cost_book *book = &reading.threads[j];
+            const struct cost_thread_book *thread = &reading.threads[j];
 
-            cost_top_add(&sum, top, book,
-                         top->by == COST_BY_THREAD ? book->name : name);
+            cost_top_add(&sum, top, &thread->book,
+                         top->by == COST_BY_THREAD ? thread->name : name);
         }
         cost_reading_uninit(&reading);
         ovsrcu_quiesce();
@@ -517,9 +495,6 @@ do_top(void *request_, struct unixctl_worker_reply *reply)
         }
         cost_put_integer(json, "elapsed_ms", elapsed_ms);
         put_last(json, request, elapsed_ms);
-        if (json_array_size(missing)) {
-            json_object_put(json, "missing", json_clone(missing));
-        }
         cost_render_top(&text, json, top, &sum, request->n_skip,
                         request->n_accounts);
         json_to_ds(json, 0, &reply->body);
@@ -529,14 +504,12 @@ do_top(void *request_, struct unixctl_worker_reply *reply)
         cost_put_name(&reply->body, (all.n == 1
                                      ? cost_account_name(all.accounts[0])
                                      : "all"), false);
-        ds_put_format(&reply->body, ": %ss by %s in %.1f s%s%s\n",
+        ds_put_format(&reply->body, ": %ss by %s in %.1f s%s\n",
                       kind->event, top->what, elapsed_ms / 1000.0,
-                      sampled ? ", sampled ones only" : "",
-                      json_array_size(missing) ? ", some are missing" : "");
+                      sampled ? ", from samples" : "");
         cost_render_top(&reply->body, NULL, top, &sum, request->n_skip,
                         request->n_accounts);
     }
-    json_destroy(missing);
     cost_sketch_uninit(&sum);
     cost_accounts_put(&all);
     request_destroy(request);
@@ -557,25 +530,6 @@ do_clear(void *request_, struct unixctl_worker_reply *reply)
 
 /* Commands, in the main thread. */
 
-/* Returns true if 'a' and 'b' are names of the same class, such as "A+B+C" and
- * "A+C+B": what follows the first part may be in any order. */
-static bool
-same_class(const char *a, const char *b)
-{
-    struct sset parts_a, parts_b;
-    bool same;
-
-    if (strlen(a) != strlen(b) || strncmp(a, b, strcspn(a, "+"))) {
-        return false;
-    }
-    sset_from_delimited_string(&parts_a, a, "+");
-    sset_from_delimited_string(&parts_b, b, "+");
-    same = sset_equals(&parts_a, &parts_b);
-    sset_destroy(&parts_a);
-    sset_destroy(&parts_b);
-    return same;
-}
-
 /* Sets '*class' to that of 'kind' named 's'.  Returns false if there is no
  * such class. */
 static bool
@@ -583,7 +537,7 @@ class_from_string(const struct cost_kind *kind, const char *s, size_t *class)
 {
     for (size_t i = 0; s[0] && i < kind->n_classes; i++) {
         char *name = cost_class_name(kind, i);
-        bool found = same_class(name, s);
+        bool found = !strcmp(name, s);
 
         free(name);
         if (found) {

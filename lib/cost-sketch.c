@@ -26,24 +26,40 @@
 
 /* Keys. */
 
-static void
-key_link(struct cost_keys *keys, size_t row)
+/* Returns where the first row with the hash of 'id' is. */
+static uint16_t *
+find_head(struct cost_keys *keys, uint64_t id)
 {
-    struct cost_key *key = &keys->rows[row];
-    uint16_t *head = cost_keys_head(keys, cost_load(&key->words[COST_ROW_ID]));
+    return &keys->heads[(id * UINT64_C(0x9e3779b97f4a7c15) >> 32)
+                        & (keys->size - 1)];
+}
+
+static struct cost_key *
+get_key(const struct cost_keys *keys, size_t row)
+{
+    return ovsrcu_get(struct cost_key *, &keys->rows[row]);
+}
+
+/* Puts 'key' into 'row' of 'keys'. */
+static void
+link_key(struct cost_keys *keys, size_t row, struct cost_key *key)
+{
+    uint16_t *head = find_head(keys, key->row.id);
 
     key->next = *head;
     *head = row + 1;
+    ovsrcu_set(&keys->rows[row], key);
 }
 
 static size_t
 keys_size(size_t n)
 {
-    return sizeof(struct cost_keys) + n * sizeof(struct cost_key);
+    return (sizeof(struct cost_keys)
+            + n * (sizeof(struct cost_key *) + sizeof(uint16_t)));
 }
 
-/* Returns a copy of 'old' with more rows, 'max' at most, or, if that is NULL,
- * a new list, for a thread to count in. */
+/* Returns a new list for a thread to count in, which has the rows of 'old',
+ * unless that is NULL, and room for more, 'max' at most. */
 struct cost_keys *
 cost_keys_grow(const struct cost_keys *old, size_t max)
 {
@@ -53,31 +69,44 @@ cost_keys_grow(const struct cost_keys *old, size_t max)
 
     keys->size = size;
     keys->max = max;
+    keys->heads = (uint16_t *) &keys->rows[size];
     for (size_t i = 0; i < n; i++) {
-        for (size_t j = 0; j < COST_ROW_WORDS; j++) {
-            cost_store(&keys->rows[i].words[j],
-                       cost_load(&old->rows[i].words[j]));
-        }
-        key_link(keys, i);
+        link_key(keys, i, get_key(old, i));
     }
     cost_store(&keys->n, n);
     return keys;
 }
 
-/* Frees 'keys', which may be NULL, and no thread may be using any more. */
+/* Frees 'keys', but not its rows, when no thread uses it any more. */
+void
+cost_keys_free(struct cost_keys *keys)
+{
+    cost_free(keys, keys_size(keys->size));
+}
+
+static void
+key_free(struct cost_key *key)
+{
+    cost_free(key, sizeof *key);
+}
+
+/* Frees 'keys', which may be NULL, and its rows, which no thread may be using
+ * any more. */
 void
 cost_keys_destroy(struct cost_keys *keys)
 {
     if (keys) {
-        cost_free(keys, keys_size(keys->size));
+        for (size_t i = 0; i < cost_load(&keys->n); i++) {
+            key_free(get_key(keys, i));
+        }
+        cost_keys_free(keys);
     }
 }
 
 static uint64_t
 key_events(const struct cost_key *key)
 {
-    return (cost_load(&key->words[COST_ROW_EVENTS])
-            + cost_load(&key->words[COST_ROW_LOST]));
+    return cost_load(&key->events) + cost_load(&key->lost);
 }
 
 /* Returns the row of 'keys', which is full, with the fewest events.  All have
@@ -93,9 +122,10 @@ find_fewest(struct cost_keys *keys)
     for (size_t i = 0; i < keys->size && fewest > cost_load(&keys->floor);
          i++) {
         size_t row = (keys->next + i) & (keys->size - 1);
+        uint64_t events = key_events(get_key(keys, row));
 
-        if (key_events(&keys->rows[row]) < fewest) {
-            fewest = key_events(&keys->rows[row]);
+        if (events < fewest) {
+            fewest = events;
             found = row;
         }
     }
@@ -150,84 +180,83 @@ void
 cost_row_init(struct cost_row *row, const struct cost_list *list,
               const struct cost_who *who)
 {
+    struct ds s = DS_EMPTY_INITIALIZER;
+
+    if (list->format) {
+        list->format(who->numbers, &s);
+    }
     memset(row, 0, sizeof *row);
     row->id = who->id;
-    cost_copy_text(row->name, who->name);
-    if (who->group) {
-        cost_copy_text(row->group, who->group);
-    } else if (list->format_group) {
-        struct ds s = DS_EMPTY_INITIALIZER;
-
-        list->format_group(who->numbers, &s);
-        cost_copy_text(row->group, ds_cstr(&s));
-        ds_destroy(&s);
-    }
+    cost_copy_text(row->name, who->name ? who->name : ds_cstr(&s));
+    cost_copy_text(row->group, (who->group ? who->group
+                                : who->name ? ds_cstr(&s) : ""));
+    ds_destroy(&s);
 }
 
-/* Returns a row for 'who', which has none yet. */
+/* Returns a new key for 'who', which has none yet. */
 static struct cost_key *
 insert_key(struct cost_keys *keys, const struct cost_list *list,
            const struct cost_who *who)
 {
+    struct cost_key *key = cost_alloc(sizeof *key);
     size_t n = cost_load(&keys->n);
-    bool replace = n == keys->size;
-    size_t row = replace ? find_fewest(keys) : n;
-    struct cost_key *key = &keys->rows[row];
-    uint64_t events = key_events(key);
-    struct cost_row new;
-    uint64_t words[COST_ROW_WORDS];
-    uint32_t seq;
+    size_t row = n;
 
-    if (replace) {
-        uint64_t id = cost_load(&key->words[COST_ROW_ID]);
-        uint16_t *p = cost_keys_head(keys, id);
+    cost_row_init(&key->row, list, who);
+    if (n == keys->size) {
+        struct cost_key *old;
+        uint16_t *p;
 
+        row = find_fewest(keys);
+        old = get_key(keys, row);
+        p = find_head(keys, old->row.id);
         while (*p != row + 1) {
-            p = &keys->rows[*p - 1].next;
+            p = &get_key(keys, *p - 1)->next;
         }
-        *p = key->next;
-        cost_store(&keys->floor, events);
-        cost_increase(&keys->other_ns, cost_load(&key->words[COST_ROW_TIME]));
+        *p = old->next;
+        key->row.error = key_events(old);
+        cost_store(&key->events, key->row.error);
+        cost_store(&keys->floor, key->row.error);
+        cost_increase(&keys->other_ns, cost_load(&old->time_ns));
+        ovsrcu_postpone(key_free, old);
     }
-
-    cost_row_init(&new, list, who);
-    new.events = new.error = events;
-    memcpy(words, &new, sizeof words);
-    seq = cost_seq_begin(&key->seq);
-    for (size_t i = 0; i < COST_ROW_WORDS; i++) {
-        cost_store(&key->words[i], words[i]);
-    }
-    cost_seq_end(&key->seq, seq);
-    key_link(keys, row);
-    if (!replace) {
+    link_key(keys, row, key);
+    if (row == n) {
         atomic_store_explicit(&keys->n, n + 1, memory_order_release);
     }
     return key;
 }
 
-/* Counts an event of 'who' that took 'ns', or, if 'n_lost' is nonzero, as many
- * lost ones, in 'keys', which are of 'list'.  Returns false if that has to
- * grow first. */
+/* Counts a sample of 'who' that took 'ns' and stands for 'weight' events, or,
+ * if 'n_lost' is nonzero, as many lost ones, in 'keys', which are of 'list'.
+ * Returns false if that has to grow first. */
 bool
 cost_keys_count(struct cost_keys *keys, const struct cost_list *list,
-                const struct cost_who *who, uint64_t ns, uint64_t n_lost)
+                const struct cost_who *who, uint64_t ns, uint64_t weight,
+                uint64_t n_lost)
 {
-    struct cost_key *key = cost_keys_find(keys, who->id);
+    struct cost_key *key = NULL;
 
-    if (OVS_UNLIKELY(!key)) {
+    for (size_t row = *find_head(keys, who->id); row; row = key->next) {
+        key = get_key(keys, row - 1);
+        if (key->row.id == who->id) {
+            break;
+        }
+    }
+    if (!key || key->row.id != who->id) {
         if (cost_load(&keys->n) == keys->size && keys->size < keys->max) {
             return false;
         }
         key = insert_key(keys, list, who);
     }
 
-    if (OVS_UNLIKELY(n_lost)) {
-        uint32_t seq = cost_seq_begin(&key->seq);
-
-        cost_increase(&key->words[COST_ROW_LOST], n_lost);
-        cost_seq_end(&key->seq, seq);
+    if (n_lost) {
+        cost_increase(&key->lost, n_lost);
     } else {
-        cost_key_count(key, ns);
+        cost_increase(&key->events, weight);
+        cost_increase(&key->n_samples, 1);
+        cost_increase(&key->time_ns, ns * weight);
+        cost_store(&key->max_ns, MAX(cost_load(&key->max_ns), ns));
     }
     return true;
 }
@@ -270,42 +299,47 @@ cost_sketch_uninit(struct cost_sketch *sketch)
     cost_free(sketch->rows, sketch->allocated * sizeof *sketch->rows);
 }
 
-/* Makes 'sketch' a copy of 'keys', in which another thread may be counting.
- * Returns false if that thread seems to be stopped in the middle of it. */
-bool
-cost_sketch_read(struct cost_sketch *sketch, const struct cost_keys *keys)
+/* Adds 'keys', in which another thread may be counting, to 'sketch', of which
+ * the 'max' rows with most events stay. */
+void
+cost_sketch_read(struct cost_sketch *sketch, const struct cost_keys *keys,
+                 size_t max)
 {
-    uint64_t n;
+    struct cost_sketch copy;
     size_t n_unique = 0;
+    uint64_t n;
 
     atomic_read_explicit(CONST_CAST(atomic_uint64_t *, &keys->n), &n,
                          memory_order_acquire);
-    *sketch = (struct cost_sketch) {
-        .rows = cost_alloc(n * sizeof *sketch->rows),
+    copy = (struct cost_sketch) {
+        .rows = cost_alloc(n * sizeof *copy.rows),
         .n = n,
         .allocated = n,
         .floor = cost_load(&keys->floor),
         .other_ns = cost_load(&keys->other_ns),
     };
     for (size_t i = 0; i < n; i++) {
-        uint64_t words[COST_ROW_WORDS];
+        const struct cost_key *key = get_key(keys, i);
+        struct cost_row *row = &copy.rows[i];
 
-        if (!cost_seq_copy(&keys->rows[i].seq, words, keys->rows[i].words,
-                           COST_ROW_WORDS, false)) {
-            return false;
-        }
-        memcpy(&sketch->rows[i], words, sizeof words);
+        *row = key->row;
+        row->events = cost_load(&key->events);
+        row->n_samples = cost_load(&key->n_samples);
+        row->time_ns = cost_load(&key->time_ns);
+        row->max_ns = cost_load(&key->max_ns);
+        row->lost = cost_load(&key->lost);
     }
 
     /* A key that lost its row, and got another, may have been seen twice. */
-    sketch_sort(sketch, compare_ids);
+    sketch_sort(&copy, compare_ids);
     for (size_t i = 0; i < n; i++) {
-        if (!i || sketch->rows[i].id != sketch->rows[n_unique - 1].id) {
-            sketch->rows[n_unique++] = sketch->rows[i];
+        if (!i || copy.rows[i].id != copy.rows[n_unique - 1].id) {
+            copy.rows[n_unique++] = copy.rows[i];
         }
     }
-    sketch->n = n_unique;
-    return true;
+    copy.n = n_unique;
+    cost_sketch_add(sketch, &copy, max);
+    cost_sketch_uninit(&copy);
 }
 
 /* Adds 'src' to 'dst', of which the 'max' rows with most events stay. */
@@ -330,10 +364,10 @@ cost_sketch_add(struct cost_sketch *dst, const struct cost_sketch *src,
             *row = *a;
             row->events += b->events;
             row->error += b->error;
+            row->n_samples += b->n_samples;
             row->time_ns += b->time_ns;
             row->max_ns = MAX(row->max_ns, b->max_ns);
             row->lost += b->lost;
-            row->shared += b->shared;
             i++;
             j++;
         } else {
@@ -388,6 +422,7 @@ cost_sketch_subtract(struct cost_sketch *sketch, const struct cost_sketch *old)
         decrease(&row.events, before->events);
         decrease(&row.error, before->error);
         row.error = MIN(row.error, row.events);
+        decrease(&row.n_samples, before->n_samples);
         decrease(&row.time_ns, before->time_ns);
         decrease(&row.lost, before->lost);
         if (row.events || row.lost) {

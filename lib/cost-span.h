@@ -29,31 +29,23 @@
  *
  *     struct cost_span span;
  *
- *     cost_span_init(&span);
  *     cost_span_begin(&span, recorder, 0);
  *     ...parse...
  *     cost_lap(&kind, PARSE);
  *     ...translate...
  *     cost_lap(&kind, TRANSLATE);
  *     ...execute...
- *     cost_span_end(&span, EXECUTE, class, NULL, NULL, 0);
+ *     cost_span_end(&span, 0, EXECUTE, class, NULL);
  *
  * cost_lap() applies to the innermost span of the calling thread, so that the
  * code that ends a stage need not know the code that began the event; a span
- * of another kind refuses it.  Spans nest: the time of an inner event is not
+ * of another kind ignores it.  Spans nest: the time of an inner event is not
  * part of the outer one, so that adding up events that are begun never counts
  * time twice.
  *
- * Of events that follow each other immediately, the end of one may be the
- * start of the next, which saves reading the clock:
- *
- *     cost_span_init(&span);
- *     for each event {
- *         cost_span_begin(&span, recorder, 0);
- *         ...
- *         cost_span_leave(&span, EXECUTE, class, NULL, NULL, 0);
- *     }
- *     cost_span_close(&span);
+ * Whoever has just read the clock may give its reading instead of the 0, which
+ * saves another one: of events that follow each other immediately, the end of
+ * one may be the start of the next.
  *
  * An event that is not within the code of one function, such as one of several
  * that go on at the same time, does not become innermost, and its time is not
@@ -84,13 +76,6 @@ struct cost_span {
                                          * first one ends. */
     uint64_t excluded;                  /* Ticks of inner events. */
     bool sampled;                       /* Time the stages? */
-    bool watched;                       /* For the slowest events only? */
-    bool left;                          /* Between cost_span_leave() and
-                                         * cost_span_close()? */
-
-    /* Given to cost_span_leave(). */
-    uint8_t stage;
-    struct cost_details details;
 
     uint64_t laps[COST_MAX_STAGES];     /* Ticks of each stage in 'lapped'. */
     uint16_t lapped;
@@ -99,18 +84,15 @@ struct cost_span {
     struct cost_entry entry;            /* What else is known so far. */
 };
 
-/* What a thread measures. */
-struct cost_thread {
-    struct cost_span *span;             /* Its innermost span. */
-    struct cost_span *open;             /* A span for cost_span_current() while
-                                         * there is no innermost one. */
-};
-DECLARE_EXTERN_PER_THREAD_DATA(struct cost_thread, cost_thread);
+/* The calling thread's innermost span, or NULL. */
+DECLARE_EXTERN_PER_THREAD_DATA(struct cost_span *, cost_innermost);
 
 /* Sees an event that has ended at 'now', in ticks. */
 typedef void cost_span_observer(const struct cost_span *, uint64_t now);
 void cost_span_observe(cost_span_observer *);
 
+void cost_span_end(struct cost_span *, uint64_t now, size_t stage,
+                   size_t class, const struct cost_details *);
 void cost_span_cancel(struct cost_span *);
 void cost_span_exclude(uint64_t ticks);
 
@@ -120,10 +102,6 @@ void cost_span_lap(struct cost_span *, size_t stage, uint64_t now);
 void cost_span_finish(struct cost_span *, uint64_t now, size_t class,
                       const uint64_t *counts, const struct cost_details *);
 
-void cost_lap__(struct cost_span *, const struct cost_kind *, size_t stage);
-void cost_span_refuse__(void);
-void cost_span_close__(struct cost_span *, uint64_t now);
-
 /* Returns the time, in ticks, for 'span', which measures something. */
 static inline uint64_t
 cost_span_now(const struct cost_span *span)
@@ -131,155 +109,102 @@ cost_span_now(const struct cost_span *span)
     return cost_clock_now(span->recorder->kind->event, 0);
 }
 
-/* Has the stages of 'span''s event, which begins, timed although it is not
- * sampled, if it is one of those that follow one of the slowest. */
+/* Begins an event of 'recorder' at 'now', in ticks.  Its stages are recorded
+ * if it is 'sampled', or if it follows one of the slowest.  Those are in no
+ * histogram. */
 static inline void
-cost_span_watch(struct cost_span *span)
+cost_span_open__(struct cost_span *span, struct cost_recorder *recorder,
+                 bool sampled, uint64_t now)
 {
-    span->watched = false;
-    if (!span->sampled && OVS_UNLIKELY(span->recorder->n_watch)) {
-        span->recorder->n_watch--;
-        span->sampled = span->watched = true;
+    span->recorder = recorder;
+    span->begin = span->start = span->last = now;
+    span->excluded = 0;
+    span->lapped = 0;
+    span->sampled = sampled;
+    span->entry.known = 0;
+    span->entry.counter = COST_NO_COUNTER;
+    span->entry.watched = false;
+    if (OVS_UNLIKELY(recorder->n_watch) && !sampled) {
+        recorder->n_watch--;
+        span->sampled = span->entry.watched = true;
+    }
+    for (size_t i = 0; i < COST_MAX_LISTS; i++) {
+        span->who[i].id = 0;
     }
 }
 
-/* Makes 'span' ready for cost_span_begin() and cost_span_close(). */
+/* Does what cost_span_begin() does for 'recorder', whose sample interval is
+ * 'interval', which is nonzero. */
 static inline void
-cost_span_init(struct cost_span *span)
+cost_span_begin__(struct cost_span *span, struct cost_recorder *recorder,
+                  uint32_t interval, uint64_t now)
 {
-    span->left = false;
+    struct cost_span **innermost = cost_innermost_get();
+
+    cost_span_open__(span, recorder, (cost_sample(recorder, interval)
+                                      || recorder->kind->exact), now);
+    span->outer = *innermost;
+    *innermost = span;
 }
 
-/* If 'span''s event was left open, ends it now.  Then begins an event of
- * 'recorder', for which 'span' becomes the calling thread's innermost.  'tsc'
- * is 0, or what the caller has just read from the CPU's time stamp counter,
- * which may save reading the clock.
+/* Begins an event of 'recorder' at 'now', in ticks, or at the present time if
+ * that is 0, for which 'span' becomes the calling thread's innermost.
  *
- * If 'recorder' is NULL or its accounting is off, measures nothing: all that
- * such a span does is to take what cost_outcome() is given, in its entry's
- * 'counter'.
+ * If 'recorder' is NULL or its accounting is off, 'span' measures nothing.
  *
- * Every span that is begun must be left, ended or cancelled, by the same
- * thread, in reverse order of beginning. */
+ * Every span that is begun must be ended or cancelled, by the same thread, in
+ * reverse order of beginning. */
 static inline void
 cost_span_begin(struct cost_span *span, struct cost_recorder *recorder,
-                uint64_t tsc)
+                uint64_t now)
 {
-    struct cost_thread *thread = cost_thread_get();
     uint32_t interval = (recorder
                          ? cost_sample_interval(recorder->kind->config) : 0);
-    uint64_t now = 0;
 
-    if (OVS_LIKELY(interval)) {
-        now = cost_clock_now(recorder->kind->event, tsc);
-    }
-    if (span->left) {
-        cost_span_close__(span, now);
-    }
-
-    span->outer = thread->span;
-    thread->span = span;
-    span->entry.known = span->entry.watched = 0;
-    span->entry.counter = COST_NO_COUNTER;
-    if (OVS_LIKELY(interval)) {
-        span->recorder = recorder;
-        span->lapped = 0;
-        span->begin = span->start = span->last = now;
-        span->excluded = 0;
-        span->who[0].id = span->who[1].id = 0;
-        span->sampled = (cost_sample(recorder, interval)
-                         || recorder->kind->exact);
-        cost_span_watch(span);
+    if (interval) {
+        cost_span_begin__(span, recorder, interval,
+                          (now ? now
+                           : cost_clock_now(recorder->kind->event, 0)));
     } else {
         span->recorder = NULL;
-        span->sampled = false;
     }
 }
 
-/* Ends the stage 'stage' of the calling thread's innermost event, if there is
- * one and it is to be split into stages.  A stage that ends several times has
- * the sum of the times; one that never ends is not recorded. */
-static inline void
-cost_lap(const struct cost_kind *kind, size_t stage)
-{
-    struct cost_span *span = cost_thread_get()->span;
-
-    if (span && OVS_UNLIKELY(span->sampled)) {
-        cost_lap__(span, kind, stage);
-    }
-}
-
-/* Makes the calling thread's innermost event, if there is one, increment
- * 'counter' when it ends. */
-static inline void
-cost_outcome(const struct cost_kind *kind, size_t counter)
-{
-    struct cost_span *span = cost_thread_get()->span;
-
-    if (span) {
-        if (OVS_LIKELY(!span->recorder
-                       || span->recorder->kind->event == kind->event)) {
-            span->entry.counter = counter;
-        } else {
-            cost_span_refuse__();
-        }
-    }
-}
-
-/* Ends 'span''s event, whose last stage is 'stage', and records it for
- * 'class', as cost_span_end() does, but leaves open when it ends: that is when
- * cost_span_begin() or cost_span_close() are called, until which 'aux' must
- * stay valid.  Later laps do not belong to the event. */
-static inline void
-cost_span_leave(struct cost_span *span, size_t stage, size_t class,
-                cost_details_cb *get_details, const void *aux, size_t n)
-{
-    struct cost_thread *thread = cost_thread_get();
-
-    if (OVS_LIKELY(thread->span == span)) {
-        thread->span = span->outer;
-    } else {
-        cost_span_refuse__();
-    }
-    span->left = span->recorder != NULL;
-    span->stage = stage;
-    span->entry.class = class;
-    span->details.get = get_details;
-    span->details.aux = aux;
-    span->details.n = n;
-}
-
-/* If 'span''s event was left open, ends it now. */
-static inline void
-cost_span_close(struct cost_span *span)
-{
-    if (span->left) {
-        cost_span_close__(span, 0);
-    }
-}
-
-/* Ends 'span''s event, whose last stage is 'stage', and records it for
- * 'class'.  Should the event be among the slowest, records the details that
- * 'get_details', which may be NULL, gets from 'aux' and 'n', too. */
-static inline void
-cost_span_end(struct cost_span *span, size_t stage, size_t class,
-              cost_details_cb *get_details, const void *aux, size_t n)
-{
-    cost_span_leave(span, stage, class, get_details, aux, n);
-    cost_span_close(span);
-}
-
-/* Returns the event of 'kind' that the calling thread measures, for which the
- * caller may set 'who', or NULL if there is none.  The strings must stay until
+/* Returns the event of 'kind' that the calling thread measures, or NULL if
+ * there is none.  The caller may set its 'who': the strings must stay until
  * the event has ended. */
 static inline struct cost_span *
 cost_span_current(const struct cost_kind *kind)
 {
-    struct cost_thread *thread = cost_thread_get();
-    struct cost_span *span = thread->span ? thread->span : thread->open;
+    struct cost_span *span = *cost_innermost_get();
 
-    return (span && span->recorder
-            && span->recorder->kind->event == kind->event ? span : NULL);
+    return span && span->recorder->kind->event == kind->event ? span : NULL;
+}
+
+/* Ends the stage 'stage' of the calling thread's innermost event, if that is
+ * one of 'kind' and is to be split into stages.  A stage that ends several
+ * times has the sum of the times; one that never ends is not recorded. */
+static inline void
+cost_lap(const struct cost_kind *kind, size_t stage)
+{
+    struct cost_span *span = *cost_innermost_get();
+
+    if (span && OVS_UNLIKELY(span->sampled)
+        && span->recorder->kind->event == kind->event) {
+        cost_span_lap(span, stage, cost_span_now(span));
+    }
+}
+
+/* Makes the calling thread's innermost event, if that is one of 'kind',
+ * increment 'counter' when it ends. */
+static inline void
+cost_outcome(const struct cost_kind *kind, size_t counter)
+{
+    struct cost_span *span = cost_span_current(kind);
+
+    if (span) {
+        span->entry.counter = counter;
+    }
 }
 
 /* Returns true if the calling thread measures an event, so that the time of
@@ -287,9 +212,7 @@ cost_span_current(const struct cost_kind *kind)
 static inline bool
 cost_span_is_running(void)
 {
-    struct cost_span *span = cost_thread_get()->span;
-
-    return span && span->recorder;
+    return *cost_innermost_get() != NULL;
 }
 
 #endif /* cost-span.h */

@@ -31,7 +31,7 @@ struct json;
  * although it could run (its "run delay"), and blocked.  Linux counts the
  * first two for each thread.  A sampler, which is a thread of its own, reads
  * these counters of all threads of the process twice a second.  It also makes
- * the ticks of lib/cost-history.h, and logs slow events, also while the report
+ * the ticks of lib/cost-window.h, and logs slow events, also while the report
  * "threads" is off.
  *
  * The command "cost/threads" shows how much of the last seconds or minutes

@@ -19,7 +19,6 @@
 #include "cost.h"
 
 #include "cost-clock.h"
-#include "cost-history.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/vlog.h"
 #include "ovs-thread.h"
@@ -45,11 +44,13 @@ struct cost_account {
     struct cost_recorder **recorders OVS_GUARDED;
     size_t n_recorders OVS_GUARDED;
     size_t allocated_recorders OVS_GUARDED;
-    struct cost_book *exited OVS_GUARDED;  /* Of recorders that are gone, and
-                                            * the slowest events before the
-                                            * latest tick.  Or NULL. */
-    struct cost_history *history OVS_GUARDED;
-    uint64_t copied OVS_GUARDED;        /* Tick that 'history' ends with. */
+    struct cost_book exited OVS_GUARDED;  /* Of recorders that are gone. */
+    uint64_t exited_activity OVS_GUARDED;  /* Of these. */
+    struct cost_slow **slowest OVS_GUARDED;  /* Of all. */
+    size_t n_slowest OVS_GUARDED;
+    uint64_t activity OVS_GUARDED;      /* At the latest tick. */
+    bool copied;                        /* Then?  Used by the thread that makes
+                                         * ticks only. */
     uint64_t since_tick OVS_GUARDED;    /* The latest one at... */
     bool cleared OVS_GUARDED;
     long long int since_us OVS_GUARDED; /* ...the latest clear. */
@@ -59,9 +60,7 @@ struct cost_account {
 /* A kind that there is, or has been, an account of. */
 struct known_kind {
     struct cost_sum deleted;            /* Of accounts that are destroyed. */
-    struct cost_history *history;       /* Of 'deleted', up to... */
-    uint64_t copied;                    /* ...this tick... */
-    uint64_t since_tick;                /* ...after this one. */
+    uint64_t since_tick;                /* The latest one before that. */
     long long int since_us;             /* When any account was cleared. */
 };
 
@@ -74,14 +73,17 @@ static size_t n_known_kinds OVS_GUARDED_BY(accounts_mutex);
 static size_t n_accounts OVS_GUARDED_BY(accounts_mutex);
 static uint64_t latest_id OVS_GUARDED_BY(accounts_mutex);
 
-/* The latest ticks, each in the place of its number. */
-static struct cost_tick ticks[COST_TICKS_MAX] OVS_GUARDED_BY(accounts_mutex);
+/* The latest tick.  Only the thread that makes ticks writes it. */
+static struct cost_tick latest;
 static atomic_uint64_t latest_tick = 0;
 
-/* Readers get numbers since this tick, or a later one.  It increases when
- * copies take too much memory.  The next tick frees the copies before it, so
- * that a reader has some seconds. */
-static uint64_t first_tick OVS_GUARDED_BY(accounts_mutex);
+/* So many of the most active accounts of a kind, and so many of the recorders
+ * of these, are copied at a tick. */
+#define MAX_ACCOUNTS 256
+#define MAX_RECORDERS 256
+
+/* How long a reader waits for the slowest events. */
+#define MAX_WAIT_MS 100
 
 /* An event that is to be logged. */
 struct cost_breach {
@@ -182,6 +184,29 @@ keep_breach(const struct cost_recorder *recorder,
     ovs_mutex_unlock(&breach_mutex);
 }
 
+static bool
+is_list_of_classes(const struct cost_list *list)
+{
+    return !strcmp(list->name, "class");
+}
+
+/* Appends the class of 'breach' to 's', the most specific one that is
+ * known. */
+static void
+put_class(struct ds *s, const struct cost_breach *breach)
+{
+    const struct cost_kind *kind = breach->kind;
+
+    ds_put_cstr(s, ", class ");
+    for (size_t i = 0; i < kind->n_lists; i++) {
+        if (breach->who[i].id && is_list_of_classes(&kind->lists[i])) {
+            ds_put_cstr(s, breach->who[i].name);
+            return;
+        }
+    }
+    kind->format_class(breach->entry.class, s);
+}
+
 /* Logs the slowest event of each report since this was last called, of those
  * that took longer than other_config:cost-log-threshold-REPORT. */
 void
@@ -208,13 +233,13 @@ cost_log(void)
         entry = &breach->entry;
         kind = breach->kind;
         cost_put_name(&s, breach->account, false);
-        ds_put_format(&s, ": %s of %"PRIu64" us, class ", kind->event,
+        ds_put_format(&s, ": %s of %"PRIu64" us", kind->event,
                       breach_ns(breach) / 1000);
-        kind->format_class(entry->class, &s);
+        put_class(&s, breach);
         for (size_t i = 0; i < kind->n_lists; i++) {
             const struct cost_row *who = &breach->who[i];
 
-            if (who->id) {
+            if (who->id && !is_list_of_classes(&kind->lists[i])) {
                 ds_put_format(&s, ", %s ", kind->lists[i].name);
                 cost_put_name(&s, who->name, true);
                 ds_put_cstr(&s, who->group[0] ? " " : "");
@@ -342,7 +367,7 @@ sum_init(struct cost_sum *sum, const struct cost_kind *kind,
 {
     sum->n_accounts = 0;
     sum->since_us = since_us;
-    cost_book_init(&sum->book, kind, "");
+    cost_book_init(&sum->book, kind);
 }
 
 /* Returns what is known of 'kind', which remains valid while the lock is
@@ -381,7 +406,7 @@ cost_account_create(const struct cost_kind *kind, const char *name,
 
     ovs_assert(kind->n_stages <= COST_MAX_STAGES);
     ovs_assert(kind->n_counters <= COST_MAX_COUNTERS);
-    ovs_assert(kind->n_rows <= COST_MAX_ROWS);
+    ovs_assert(kind->n_lists <= COST_MAX_LISTS);
     ovs_assert(kind->n_slowest <= COST_MAX_SLOWEST);
 
     cost_clock_init();
@@ -393,6 +418,7 @@ cost_account_create(const struct cost_kind *kind, const char *name,
     account->n_refs = 1;
     ovs_mutex_init(&account->mutex);
     ovs_mutex_lock(&account->mutex);
+    cost_book_init(&account->exited, kind);
     account->since_tick = cost_load(&latest_tick);
     account->since_us = time_wall_usec();
     account->since_ms = time_msec();
@@ -407,27 +433,24 @@ cost_account_create(const struct cost_kind *kind, const char *name,
     return account;
 }
 
-static struct cost_book *
-account_exited(struct cost_account *account)
-    OVS_REQUIRES(account->mutex)
-{
-    if (!account->exited) {
-        account->exited = cost_alloc(sizeof *account->exited);
-        cost_book_init(account->exited, account->kind, "exited");
-    }
-    return account->exited;
-}
-
+/* Drops what 'account' has of recorders that are gone, the slowest events, and
+ * all copies. */
 static void
-account_drop_exited(struct cost_account *account)
+account_drop(struct cost_account *account)
     OVS_REQUIRES(account->mutex)
 {
-    if (account->exited) {
-        cost_book_uninit(account->exited);
-        cost_free(account->exited, sizeof *account->exited);
-        account->exited = NULL;
+    cost_book_uninit(&account->exited);
+    cost_book_init(&account->exited, account->kind);
+    account->exited_activity = account->activity = 0;
+    while (account->n_slowest) {
+        cost_slow_destroy(account->kind,
+                          account->slowest[--account->n_slowest]);
     }
-    cost_history_expire(&account->history, UINT64_MAX);
+    cost_window_forget(account);
+    cost_window_forget(&account->exited);
+    for (size_t i = 0; i < account->n_recorders; i++) {
+        cost_window_forget(account->recorders[i]);
+    }
 }
 
 static void
@@ -436,14 +459,100 @@ account_unref(struct cost_account *account)
 {
     if (!--account->n_refs) {
         ovs_mutex_lock(&account->mutex);
-        account_drop_exited(account);
+        account_drop(account);
+        cost_book_uninit(&account->exited);
         free(account->recorders);
+        free(account->slowest);
         ovs_mutex_unlock(&account->mutex);
         ovs_mutex_destroy(&account->mutex);
         free(account->datapath);
         free(account->name);
         cost_free(account, sizeof *account);
     }
+}
+
+/* Moves the events of 'new', which no thread uses any more, to those of
+ * 'account', and keeps there those that are among the slowest since a tick
+ * that is kept, or of all. */
+static void
+keep_slowest(struct cost_account *account, struct cost_slowest *new)
+    OVS_REQUIRES(account->mutex)
+{
+    const struct cost_kind *kind = account->kind;
+    size_t n_all = account->n_slowest + new->n, n = 0;
+    uint64_t tick = cost_load(&latest_tick) + 1;
+    struct cost_slow **all;
+
+    all = account->slowest = xrealloc(account->slowest,
+                                      n_all * sizeof *account->slowest);
+    for (size_t i = 0; i < new->n; i++) {
+        all[account->n_slowest + i] = new->slow[i];
+        new->slow[i]->tick = new->tick;
+    }
+    new->n = 0;
+    qsort(all, n_all, sizeof *all, cost_slow_compare);
+    for (size_t i = 0; i < n_all; i++) {
+        struct cost_slow *slow = all[i];
+        size_t n_later = 0;
+
+        /* Those that are kept so far are slower. */
+        if (tick - slow->tick > COST_TICKS_EACH + COST_TICKS_STEP) {
+            slow->tick = ROUND_UP(slow->tick, COST_TICKS_STEP);
+        }
+        for (size_t j = 0; j < n; j++) {
+            n_later += all[j]->tick >= slow->tick;
+        }
+        if (slow->when_us >= account->since_us
+            && (n < kind->n_slowest
+                || (n_later < kind->n_slowest
+                    && tick - slow->tick <= COST_TICKS_MAX))) {
+            all[n++] = slow;
+        } else {
+            cost_slow_destroy(kind, slow);
+        }
+    }
+    account->n_slowest = n;
+}
+
+/* Moves the events of 'slowest' to its account, after a grace period. */
+static void
+collect_slowest(struct cost_slowest *slowest)
+{
+    struct cost_account *account = slowest->account;
+
+    ovs_mutex_lock(&account->mutex);
+    keep_slowest(account, slowest);
+    ovs_mutex_unlock(&account->mutex);
+    cost_slowest_destroy(slowest);
+    ovs_mutex_lock(&accounts_mutex);
+    account_unref(account);
+    ovs_mutex_unlock(&accounts_mutex);
+}
+
+/* Takes the slowest events, before 'tick', of recorders of 'account'.  The
+ * calling thread must not be quiescent. */
+static void
+take_slowest(struct cost_account *account, uint64_t tick)
+{
+    size_t n = 0;
+
+    ovs_mutex_lock(&account->mutex);
+    for (size_t i = 0; i < account->n_recorders; i++) {
+        struct cost_slowest *slowest
+            = cost_recorder_take_slowest(account->recorders[i]);
+
+        if (slowest) {
+            slowest->account = account;
+            slowest->tick = tick;
+            ovsrcu_postpone(collect_slowest, slowest);
+            n++;
+        }
+    }
+    ovs_mutex_unlock(&account->mutex);
+
+    ovs_mutex_lock(&accounts_mutex);
+    account->n_refs += n;
+    ovs_mutex_unlock(&accounts_mutex);
 }
 
 /* Moves what recorder 'idx' of 'account', which no thread uses any more, has
@@ -453,14 +562,21 @@ remove_recorder(struct cost_account *account, size_t idx)
     OVS_REQUIRES(account->mutex)
 {
     struct cost_recorder *recorder = account->recorders[idx];
+    struct cost_slowest *slowest = cost_recorder_take_slowest(recorder);
     struct cost_book book;
 
-    cost_recorder_read(recorder, true, &book);
-    cost_book_keep_slowest(account_exited(account), &book,
-                           account->copied + 1);
-    cost_book_add(account->exited, &book);
+    if (slowest) {
+        slowest->tick = cost_load(&latest_tick) + 1;
+        keep_slowest(account, slowest);
+        cost_slowest_destroy(slowest);
+    }
+    cost_book_init(&book, account->kind);
+    cost_recorder_read(recorder, &book);
+    cost_book_add(&account->exited, &book);
+    account->exited_activity += cost_recorder_activity(recorder);
+    cost_window_pass(recorder, &account->exited,
+                     MAX(recorder->since_tick, account->since_tick), &book);
     cost_book_uninit(&book);
-    cost_history_exit(account->history, recorder, account->copied + 1);
 
     account->n_recorders--;
     memmove(&account->recorders[idx], &account->recorders[idx + 1],
@@ -507,10 +623,10 @@ cost_account_destroy(struct cost_account *account)
     remove_recorders(account);
     known = get_kind(account->kind);
     known->deleted.n_accounts++;
-    if (account->exited) {
-        cost_book_add(&known->deleted.book, account->exited);
-    }
-    cost_history_move(&known->history, &account->history, known->copied + 1);
+    cost_book_add(&known->deleted.book, &account->exited);
+    cost_window_pass(account, account->kind, account->since_tick,
+                     &account->exited);
+    cost_window_forget(&account->exited);
     ovs_mutex_unlock(&account->mutex);
     account_unref(account);
     ovs_mutex_unlock(&accounts_mutex);
@@ -527,6 +643,7 @@ cost_recorder_create(struct cost_account *account, const char *thread)
                                                          thread);
 
     recorder->account = account;
+    recorder->since_tick = cost_load(&latest_tick);
     ovs_mutex_lock(&account->mutex);
     if (account->n_recorders >= account->allocated_recorders) {
         account->recorders = x2nrealloc(account->recorders,
@@ -586,33 +703,6 @@ compare_accounts(const void *a_, const void *b_)
     return strcmp((*a)->name, (*b)->name);
 }
 
-/* Makes '*from' the latest tick at least 'last_ms' ago, or, if copies of that
- * take too much memory, the oldest one, if there is any. */
-static void
-find_tick(long long int last_ms, struct cost_tick *from)
-    OVS_REQUIRES(accounts_mutex)
-{
-    uint64_t latest = cost_load(&latest_tick);
-    long long int now = time_msec();
-
-    for (uint64_t tick = latest; tick >= MAX(first_tick, 1); tick--) {
-        if (latest - tick >= COST_TICKS_MAX) {
-            break;
-        }
-        if (cost_history_has(tick, latest)) {
-            const struct cost_tick *t = &ticks[tick % COST_TICKS_MAX];
-            bool enough = now - t->ms >= last_ms;
-
-            if (enough || first_tick) {
-                *from = *t;
-            }
-            if (enough) {
-                break;
-            }
-        }
-    }
-}
-
 /* Stores in 'all' the accounts named 'name', or all accounts if 'name' is
  * NULL, whose kind is one of 'kinds', and, in that case, sums for each of
  * these.  An account of a kind with 'typed_names', "TYPE@NAME", goes by the
@@ -637,7 +727,7 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
     memset(all, 0, sizeof *all);
     ovs_mutex_lock(&accounts_mutex);
     if (last_ms) {
-        find_tick(last_ms, &all->from);
+        cost_tick_find(last_ms, &all->from);
     }
     all->accounts = xmalloc(n_accounts * sizeof *all->accounts);
     LIST_FOR_EACH (account, list_node, &accounts) {
@@ -661,8 +751,7 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
         deleted->n_accounts = known->deleted.n_accounts;
         cost_book_add(&deleted->book, &known->deleted.book);
         if (!whole) {
-            cost_history_subtract(known->history, NULL, all->from.number,
-                                  all->from.us, &deleted->book);
+            cost_window_subtract(kinds[i], false, &all->from, &deleted->book);
         }
     }
     ovs_mutex_unlock(&accounts_mutex);
@@ -719,139 +808,266 @@ cost_account_find_name(uint64_t id)
     return name;
 }
 
-/* Reads 'account' into 'reading', with the slowest events only if 'slowest',
- * and only what happened since 'from', from cost_accounts_get(), unless that
- * is NULL, or the account is new or cleared since.  Returns true if
- * successful: then the caller must free it with cost_reading_uninit().
- * Returns false if a thread that records is stopped in the middle of it, for
- * longer than some 2 ms.
+/* Somebody waits for a grace period. */
+struct grace {
+    ATOMIC(bool) over;                  /* It is, or nobody waits any more. */
+};
+
+static void
+grace_end(struct grace *grace)
+{
+    if (atomic_exchange(&grace->over, true)) {
+        free(grace);
+    }
+}
+
+/* Takes the slowest events of the 'n' accounts 'of', so that
+ * cost_account_read() has them.  Waits for a grace period, in which the
+ * calling thread is quiescent, but not for long.  Returns false if that has
+ * not been enough, so that the latest ones are missing until later. */
+bool
+cost_accounts_take_slowest(struct cost_account *const of[], size_t n)
+{
+    struct grace *grace = xzalloc(sizeof *grace);
+    bool over = false;
+
+    for (size_t i = 0; i < n; i++) {
+        take_slowest(of[i], cost_load(&latest_tick) + 1);
+    }
+    ovsrcu_postpone(grace_end, grace);
+    for (int i = 0; i < MAX_WAIT_MS && !over; i++) {
+        xnanosleep(1000000);
+        atomic_read(&grace->over, &over);
+    }
+    if (atomic_exchange(&grace->over, true)) {
+        free(grace);
+    }
+    return over;
+}
+
+/* Makes 'book' what 'owner' has counted since '*from', if 'since_tick', when
+ * it began, is before that, and '*from' a later tick if need be.  Returns
+ * false if that is not known. */
+static bool
+make_window(const void *owner, uint64_t since_tick, struct cost_tick *from,
+            struct cost_book *book)
+{
+    return (since_tick >= from->number
+            || cost_window_subtract(owner, true, from, book));
+}
+
+/* Reads 'account' into 'reading', and only what happened since 'from', from
+ * cost_accounts_get(), unless that is NULL, or the account is new or cleared
+ * since.  If its numbers were not copied then, as it was not active, reads
+ * what happened since a later tick.  The slowest events are those that
+ * cost_accounts_take_slowest() or an earlier tick has taken.
+ *
+ * Returns true if successful: then the caller must free it with
+ * cost_reading_uninit().  Returns false if there has been no such tick.
  *
  * The calling thread must not be quiescent.  The account must stay until
  * 'reading' is freed. */
 bool
-cost_account_read(struct cost_account *account, bool slowest,
-                  const struct cost_tick *from, struct cost_reading *reading)
+cost_account_read(struct cost_account *account, const struct cost_tick *from,
+                  struct cost_reading *reading)
 {
-    bool ok = true;
-    uint64_t tick;
+    const struct cost_kind *kind = account->kind;
+    struct cost_tick tick = { .number = 0 };
+    struct cost_thread_book *thread;
+    bool known;
 
-    ovs_mutex_lock(&account->mutex);
-    tick = from && account->since_tick < from->number ? from->number : 0;
-    reading->kind = account->kind;
+    if (from) {
+        tick = *from;
+    }
+    reading->kind = kind;
     reading->name = account->name;
     reading->datapath = account->datapath;
-    reading->cleared = account->cleared;
-    reading->since_us = tick ? from->us : account->since_us;
-    reading->elapsed_ms = time_msec() - (tick ? from->ms : account->since_ms);
-    reading->threads = xmalloc((account->n_recorders + 1)
-                               * sizeof *reading->threads);
-    cost_book_init(&reading->total, account->kind, "");
-    reading->n_threads = 0;
-    for (size_t i = 0; i <= account->n_recorders && ok; i++) {
-        struct cost_book *book = &reading->threads[reading->n_threads++];
-        struct cost_recorder *recorder = NULL;
+    cost_book_init(&reading->total, kind);
 
-        if (i < account->n_recorders) {
-            recorder = account->recorders[i];
-            ok = cost_recorder_read(recorder, slowest, book);
-        } else {
-            cost_book_init(book, account->kind, "exited");
-            if (account->exited) {
-                cost_book_add_since(book, account->exited, tick);
-            }
-        }
-        if (ok && tick) {
-            cost_history_subtract(account->history, recorder, tick, from->us,
-                                  book);
-        }
-    }
-    ovs_mutex_unlock(&account->mutex);
-
-    if (!ok) {
-        cost_reading_uninit(reading);
-        return false;
-    }
-    for (size_t i = 0; i < reading->n_threads; i++) {
-        cost_book_add(&reading->total, &reading->threads[i]);
-    }
-    return true;
-}
-
-/* Copies what 'account' has at 'tick', and takes its slowest events.  Frees
- * copies from before tick 'oldest'. */
-static void
-account_copy(struct cost_account *account, uint64_t oldest, uint64_t tick)
-{
     ovs_mutex_lock(&account->mutex);
+    thread = reading->threads = xmalloc((account->n_recorders + 1)
+                                        * sizeof *reading->threads);
     for (size_t i = 0; i < account->n_recorders; i++) {
         struct cost_recorder *recorder = account->recorders[i];
-        struct cost_book book;
+        struct cost_tick thread_tick = tick;
 
-        if (cost_recorder_read(recorder, false, &book)) {
-            cost_history_copy(&account->history, recorder, oldest, tick,
-                              &book);
-            cost_recorder_take_slowest(recorder, &book);
-            if (book.n_slowest) {
-                cost_book_keep_slowest(account_exited(account), &book, tick);
-            }
+        ovs_strlcpy(thread->name, recorder->thread, sizeof thread->name);
+        cost_book_init(&thread->book, kind);
+        cost_recorder_read(recorder, &thread->book);
+        cost_book_add(&reading->total, &thread->book);
+        if (make_window(recorder, MAX(recorder->since_tick,
+                                      account->since_tick),
+                        &thread_tick, &thread->book)) {
+            thread++;
+        } else {
+            cost_book_uninit(&thread->book);
         }
-        cost_book_uninit(&book);
     }
-    if (account->exited) {
-        cost_history_copy(&account->history, NULL, oldest, tick,
-                          account->exited);
+    ovs_strlcpy(thread->name, "exited", sizeof thread->name);
+    cost_book_init(&thread->book, kind);
+    cost_book_add(&thread->book, &account->exited);
+    cost_book_add(&reading->total, &account->exited);
+    known = make_window(account, account->since_tick, &tick, &reading->total);
+    if (account->since_tick < tick.number) {
+        cost_window_subtract(&account->exited, false, &tick, &thread->book);
+    } else {
+        tick.number = 0;
     }
-    cost_history_expire(&account->history, oldest);
-    account->copied = tick;
+    reading->n_threads = thread + 1 - reading->threads;
+
+    reading->cleared = account->cleared;
+    reading->since_us = tick.number ? tick.us : account->since_us;
+    reading->elapsed_ms = (time_msec()
+                           - (tick.number ? tick.ms : account->since_ms));
+    reading->slowest = xmalloc(kind->n_slowest * sizeof *reading->slowest);
+    reading->n_slowest = 0;
+    for (size_t i = 0; i < account->n_slowest; i++) {
+        if (account->slowest[i]->tick > tick.number
+            && reading->n_slowest < kind->n_slowest) {
+            reading->slowest[reading->n_slowest++]
+                = cost_slow_clone(kind, account->slowest[i]);
+        }
+    }
+    ovs_mutex_unlock(&account->mutex);
+    if (!known) {
+        cost_reading_uninit(reading);
+    }
+    return known;
+}
+
+/* An account, and how much it has recorded since the tick before. */
+struct active {
+    struct cost_account *account;
+    uint64_t activity;
+};
+
+/* So many times as active must an account be as one that has windows already
+ * to be copied instead of that. */
+#define LOYALTY 2
+
+static int
+compare_active(const void *a_, const void *b_)
+{
+    const struct active *a = a_, *b = b_;
+    uint64_t n_a = a->activity * (a->account->copied ? LOYALTY : 1);
+    uint64_t n_b = b->activity * (b->account->copied ? LOYALTY : 1);
+
+    return (n_a != n_b ? (n_a < n_b ? 1 : -1)
+            : a->account->id < b->account->id ? -1 : 1);
+}
+
+/* Returns how much 'account' has recorded since this was last called. */
+static uint64_t
+get_activity(struct cost_account *account)
+{
+    uint64_t activity, old;
+
+    ovs_mutex_lock(&account->mutex);
+    activity = account->exited_activity;
+    for (size_t i = 0; i < account->n_recorders; i++) {
+        activity += cost_recorder_activity(account->recorders[i]);
+    }
+    old = account->activity;
+    account->activity = activity;
+    ovs_mutex_unlock(&account->mutex);
+    return activity - old;
+}
+
+/* Copies the numbers of 'account', and of '*n_recorders' of its recorders at
+ * most, from which those are taken.  If it has not been 'active' since the
+ * tick before, the numbers are those of that tick. */
+static void
+account_copy(struct cost_account *account, bool active, size_t *n_recorders)
+{
+    struct cost_book total;
+
+    ovs_mutex_lock(&account->mutex);
+    active = active || !cost_window_repeat(account);
+    cost_book_init(&total, account->kind);
+    for (size_t i = 0; i < account->n_recorders; i++) {
+        const struct cost_recorder *recorder = account->recorders[i];
+        bool copy = *n_recorders > 0;
+
+        *n_recorders -= copy;
+        if (active || (copy && !cost_window_repeat(recorder))) {
+            struct cost_book book;
+
+            cost_book_init(&book, account->kind);
+            cost_recorder_read(recorder, &book);
+            cost_book_add(&total, &book);
+            if (copy) {
+                cost_window_copy(recorder, &book);
+            }
+            cost_book_uninit(&book);
+        }
+    }
+    cost_window_copy(&account->exited, &account->exited);
+    if (active) {
+        cost_book_add(&total, &account->exited);
+        cost_window_copy(account, &total);
+    }
+    cost_book_uninit(&total);
     ovs_mutex_unlock(&account->mutex);
 }
 
-/* Copies the numbers of all accounts if the latest copy is some seconds old.
+/* Copies the numbers of the most active accounts of 'kind', and takes the
+ * slowest events of these. */
+static void
+kind_copy(const struct cost_kind *kind, uint64_t tick)
+{
+    size_t n_recorders = MAX_RECORDERS;
+    struct cost_accounts all;
+    struct active *active;
+
+    cost_accounts_get(&kind, 1, NULL, 0, &all);
+    active = xmalloc(all.n * sizeof *active);
+    for (size_t i = 0; i < all.n; i++) {
+        active[i].account = all.accounts[i];
+        active[i].activity = get_activity(all.accounts[i]);
+        if (i % 64 == 0) {
+            ovsrcu_quiesce();
+        }
+    }
+    if (all.n) {
+        qsort(active, all.n, sizeof *active, compare_active);
+    }
+    for (size_t i = 0; i < all.n; i++) {
+        active[i].account->copied = i < MAX_ACCOUNTS;
+    }
+    for (size_t i = 0; i < MIN(all.n, MAX_ACCOUNTS); i++) {
+        account_copy(active[i].account, active[i].activity, &n_recorders);
+        if (active[i].activity) {
+            take_slowest(active[i].account, tick);
+        }
+        ovsrcu_quiesce();
+    }
+    free(active);
+    cost_accounts_put(&all);
+}
+
+/* Copies numbers of all accounts if the latest copy is some seconds old.
  * Always the same thread must call this, which must not be quiescent. */
 void
 cost_accounts_copy(void)
 {
-    uint64_t tick = cost_load(&latest_tick) + 1;
-    uint64_t oldest = tick - MIN(tick, COST_TICKS_MAX);
+    uint64_t tick = latest.number + 1;
     const struct cost_kind *kind;
-    struct cost_tick *now;
-    bool due;
 
-    ovs_mutex_lock(&accounts_mutex);
-    now = &ticks[(tick - 1) % COST_TICKS_MAX];
-    due = !now->number || time_msec() - now->ms >= COST_TICK_MS;
-    if (due) {
-        now = &ticks[tick % COST_TICKS_MAX];
-        now->number = tick;
-        now->ms = time_msec();
-        now->us = time_wall_usec();
-        cost_store(&latest_tick, tick);
-
-        oldest = MAX(oldest, first_tick);
-        if (cost_history_size() > COST_HISTORY_MAX) {
-            first_tick = oldest + (tick - oldest) / 4 + 1;
-        }
+    if (latest.number && time_msec() - latest.ms < COST_TICK_MS) {
+        return;
     }
-    for (size_t i = 0; due && i < n_known_kinds; i++) {
-        struct known_kind *known;
-        struct cost_accounts all;
-
+    ovs_mutex_lock(&accounts_mutex);
+    latest.number = tick;
+    latest.ms = time_msec();
+    latest.us = time_wall_usec();
+    cost_tick_begin(&latest);
+    cost_store(&latest_tick, tick);
+    for (size_t i = 0; i < n_known_kinds; i++) {
         kind = known_kinds[i].deleted.book.kind;
+        cost_window_copy(kind, &known_kinds[i].deleted.book);
         ovs_mutex_unlock(&accounts_mutex);
-        cost_accounts_get(&kind, 1, NULL, 0, &all);
-        for (size_t j = 0; j < all.n; j++) {
-            account_copy(all.accounts[j], oldest, tick);
-            ovsrcu_quiesce();
-        }
-        cost_accounts_put(&all);
+        kind_copy(kind, tick);
         ovs_mutex_lock(&accounts_mutex);
-
-        /* An account that is destroyed from now on has been copied. */
-        known = &known_kinds[i];
-        cost_history_copy(&known->history, NULL, oldest, tick,
-                          &known->deleted.book);
-        cost_history_expire(&known->history, oldest);
-        known->copied = tick;
     }
     ovs_mutex_unlock(&accounts_mutex);
 }
@@ -861,9 +1077,13 @@ void
 cost_reading_uninit(struct cost_reading *reading)
 {
     for (size_t i = 0; i < reading->n_threads; i++) {
-        cost_book_uninit(&reading->threads[i]);
+        cost_book_uninit(&reading->threads[i].book);
     }
     free(reading->threads);
+    for (size_t i = 0; i < reading->n_slowest; i++) {
+        cost_slow_destroy(reading->kind, reading->slowest[i]);
+    }
+    free(reading->slowest);
     cost_book_uninit(&reading->total);
 }
 
@@ -874,7 +1094,7 @@ account_clear(struct cost_account *account)
     for (size_t i = 0; i < account->n_recorders; i++) {
         cost_recorder_take_data(account->recorders[i]);
     }
-    account_drop_exited(account);
+    account_drop(account);
     account->cleared = true;
     account->since_tick = cost_load(&latest_tick);
     account->since_us = MAX(time_wall_usec(), account->since_us + 1);
@@ -907,7 +1127,7 @@ cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
 
         if (!name) {
             cost_book_uninit(&known->deleted.book);
-            cost_history_expire(&known->history, UINT64_MAX);
+            cost_window_forget(kinds[i]);
             known->since_tick = cost_load(&latest_tick);
             sum_init(&known->deleted, kinds[i],
                      MAX(now_us, known->deleted.since_us + 1));

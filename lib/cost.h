@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "cost-recorder.h"
+#include "cost-window.h"
 
 struct simap;
 struct smap;
@@ -49,10 +50,10 @@ struct smap;
  * as Netlink calls, have all events split.
  *
  * Events as short as a burst of packets are not even timed, unless they are
- * among those: what is exact for each of them is a tally, see cost_tally().
+ * among those: the others are only counted, see cost_count_event().
  *
  * An event in progress when accounting is switched off is recorded, unless it
- * is an iteration of the main loop, a burst that is more than a tally, or an
+ * is an iteration of the main loop, a burst that is more than counted, or an
  * upcall that gets lost.
  *
  *
@@ -64,25 +65,24 @@ struct smap;
  * first time: a class, times of a doubling, a slow event, a key.  The writer
  * must not be quiescent (see ovs-rcu.h).
  *
- * Any thread may read or clear an account while others record into it.  It
- * gets the numbers of an event either all or not at all; that the event is one
- * of the slowest, or of a key, is recorded next.  A reader that finds no
- * moment at which a block is not written asks the writer for a copy, and fails
- * after some 2 ms, in which it has the account's lock.  lib/cost-report.c
- * tries again 50 times in a reply, each 10 ms, and then names the account as
- * missing.
+ * Any thread may read or clear an account while others record into it, with
+ * relaxed loads: a reading may have part of the events that are recorded
+ * meanwhile, such as their times without their counters, and the next one has
+ * the rest.  Sums are exact once nobody records.  Only a
+ * reader that wants the slowest events waits, for a grace period, holding no
+ * lock.
  *
  * Locks are taken in this order: that of the configuration, under which
- * cost_config's functions run; that of all accounts; that of one account.
- * Creating an account takes all three.  Recording only tries a lock, for an
- * event that is to be logged, has a cause, or is a thread's first one for the
- * flight recorder, see lib/cost-flight.h.
+ * cost_config's functions run; that of all accounts; that of one account; that
+ * of windows.  Creating an account takes the first three.  Recording only
+ * tries a lock, for an event that is to be logged, has a cause, or is a
+ * thread's first one for the flight recorder, see lib/cost-flight.h.
  *
  * A recorder that is destroyed leaves its numbers behind, in a book named
  * "exited", and an account that is destroyed, with the recorders that it still
- * has, in those that cost_accounts_get() has for deleted ones.  A tick moves
- * the slowest events there, too, of threads that go on.  Those of deleted
- * accounts are not shown.
+ * has, in those that cost_accounts_get() has for deleted ones.  The slowest
+ * events move to the account with each tick, before they are read, and when a
+ * thread exits.  Those of deleted accounts are not shown.
  *
  * Clearing an account takes the data away from its recorders; what is recorded
  * next is new data, an event in progress with it.  "exited" is emptied, and an
@@ -91,8 +91,8 @@ struct smap;
  *
  * The sampler, see lib/cost-threads.h, calls cost_log(), and
  * cost_accounts_copy(), so that others can read what happened in the last
- * minutes.  'last_ms' of cost_accounts_get() is rounded up to a tick that is
- * kept, by up to a minute. */
+ * minutes, see lib/cost-window.h.  'last_ms' of cost_accounts_get() is rounded
+ * up to a tick that is kept, by up to a minute. */
 
 /* Configuration. */
 void cost_configure(const struct smap *other_config);
@@ -112,13 +112,10 @@ void cost_recorder_destroy(struct cost_recorder *);
 
 /* Reading. */
 
-#define COST_TICK_MS 10000
-
-/* A moment from which on the numbers of all accounts were copied. */
-struct cost_tick {
-    uint64_t number;                    /* 0 for none. */
-    long long int ms;                   /* time_msec(). */
-    long long int us;                   /* Time of day. */
+/* What a thread has recorded. */
+struct cost_thread_book {
+    char name[COST_NAME_MAX];
+    struct cost_book book;
 };
 
 /* All that is known of an account. */
@@ -135,8 +132,10 @@ struct cost_reading {
                                          * minutes, say, were wanted, these two
                                          * are about them. */
     struct cost_book total;
-    struct cost_book *threads;          /* The last one is "exited". */
+    struct cost_thread_book *threads;   /* The last one is "exited". */
     size_t n_threads;
+    struct cost_slow **slowest;         /* The slowest one first. */
+    size_t n_slowest;
 };
 
 /* The sum of accounts of one kind. */
@@ -173,8 +172,10 @@ size_t cost_accounts_clear(const struct cost_kind *const kinds[],
 const char *cost_account_name(const struct cost_account *);
 uint64_t cost_account_id(const struct cost_account *);
 char *cost_account_find_name(uint64_t id);
-bool cost_account_read(struct cost_account *, bool slowest,
-                       const struct cost_tick *from, struct cost_reading *);
+bool cost_accounts_take_slowest(struct cost_account *const accounts[],
+                                size_t n);
+bool cost_account_read(struct cost_account *, const struct cost_tick *from,
+                       struct cost_reading *);
 void cost_accounts_copy(void);
 void cost_log(void);
 void cost_reading_uninit(struct cost_reading *);

@@ -29,19 +29,12 @@ DEFINE_EXTERN_PER_THREAD_DATA(tx_cost_current, NULL);
 /* What is special about the burst that a thread is sending. */
 struct tx_cost_burst {
     uint64_t begin;             /* Ticks, if TX_COST_TIMED or _NESTED. */
-    bool observed;              /* If TX_COST_TIMED, by 'observer'? */
     uint64_t counts[COST_MAX_COUNTERS];
 };
 DEFINE_STATIC_PER_THREAD_DATA(struct tx_cost_burst, tx_cost_burst, { 0 });
 
 /* Details of one of the slowest bursts. */
 enum { DETAIL_PACKETS, DETAIL_DROPPED, N_DETAILS };
-
-static const struct cost_column stages[] = { TX_COST_STAGES(COST_COLUMN) };
-static const struct cost_column counters[] = { TX_COST_COUNTERS(COST_COLUMN) };
-
-/* Or NULL.  Constant once a burst is sent. */
-static const struct tx_cost_observer *observer;
 
 /* Appends the name of 'class' to 's', such as "txq3". */
 static void
@@ -55,16 +48,12 @@ tx_cost_format_class(size_t class, struct ds *s)
 struct cost_config tx_cost_config
     = COST_CONFIG_INITIALIZER("tx", 64);
 
-struct cost_kind tx_cost_kind = {
+const struct cost_kind tx_cost_kind = {
     .event = "burst",
     .config = &tx_cost_config,
-    .stages = stages,
-    .n_stages = TX_COST_N_STAGES,
-    .counters = counters,
-    .n_counters = TX_COST_N_COUNTERS,
-    .n_rows = TX_COST_N_REASONS,
-    .row_stage = TX_COST_PACKETS,
-    .row_limit = TX_COST_MAX_PACKETS,
+    COST_STAGES(TX_COST_STAGES),
+    COST_COUNTERS(TX_COST_COUNTERS),
+    .n_reasons = TX_COST_N_REASONS,
     .n_classes = N_CLASSES,
     .format_class = tx_cost_format_class,
     .n_slowest = 5,                 /* As many as are shown by default. */
@@ -102,10 +91,7 @@ tx_cost_queue__(struct tx_cost *tx)
         tx->special = TX_COST_TIMED;
         tx->queued = tx_cost_now(tx, true);
     } else {
-        cost_tally_stop(tx->recorder);
-        if (observer) {
-            observer->idle();
-        }
+        cost_pause(tx->recorder);
     }
 }
 
@@ -121,17 +107,6 @@ tx_cost_begin__(struct tx_cost *tx, bool fresh)
         return;
     }
     burst->begin = tx_cost_now(tx, fresh);
-    burst->observed = (observer && tx->special & TX_COST_TIMED
-                       && observer->begin());
-    if (OVS_UNLIKELY(burst->observed)) {
-        /* This has taken time, which is not the burst's. */
-        uint64_t ticks = cost_clock_ticks(burst->begin,
-                                          tx_cost_now(tx, false));
-
-        cost_span_exclude(ticks);
-        tx->queued += ticks;
-        burst->begin += ticks;
-    }
 }
 
 /* Counts 'n' packets that the netdev drops from the burst that the calling
@@ -181,14 +156,12 @@ tx_cost_end__(struct tx_cost *tx, enum tx_cost_counter reason,
 
     cost_span_open(&span, tx->recorder, timed, tx->queued);
     span.entry.counter = reason;
-    cost_entry_add(&span.entry, TX_COST_PACKETS, n_packets);
     counts[TX_COST_ERRORS] = error != 0;
+    counts[TX_COST_SENT] = n_packets;
     if (timed) {
+        cost_entry_add(&span.entry, TX_COST_PACKETS, n_packets);
         cost_span_lap(&span, TX_COST_WAIT, burst->begin);
         cost_span_lap(&span, TX_COST_SEND, end);
-    }
-    if (OVS_UNLIKELY(timed && burst->observed)) {
-        observer->end(&span.entry, counts, n_packets);
     }
 
     if (cost_enabled(&tx_cost_config)) {
@@ -229,8 +202,7 @@ put_details(const char *account OVS_UNUSED, const uint64_t *details,
 }
 
 static void
-put_derived(const struct cost_block *block, const char *thread, struct ds *s,
-            struct json *json)
+put_derived(const struct cost_block *block, struct ds *s, struct json *json)
 {
     double packets = cost_hist_mean(&block->hists[TX_COST_PACKETS]);
     uint32_t mult;
@@ -251,25 +223,6 @@ put_derived(const struct cost_block *block, const char *thread, struct ds *s,
             ds_put_cstr(s, " per packet\n");
         }
     }
-    if (observer) {
-        observer->put_derived(block, thread, s, json);
-    }
-}
-
-static void
-state_to_json(struct json *json)
-{
-    if (observer) {
-        observer->state_to_json(json);
-    }
-}
-
-/* Makes 'observer_' find out more about all bursts.  To be called before any
- * is sent. */
-void
-tx_cost_observe(const struct tx_cost_observer *observer_)
-{
-    observer = observer_;
 }
 
 /* Registers the tx/cost-* commands. */
@@ -288,7 +241,6 @@ tx_cost_register(void)
         .n_tops = 1,
         .put_details = put_details,
         .put_derived = put_derived,
-        .state_to_json = state_to_json,
     };
 
     cost_report_register(&report);

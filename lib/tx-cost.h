@@ -55,10 +55,7 @@ struct json;
     COLUMN(TX_COST_TOTAL, "total", NULL, 0,                                 \
            "'wait' and 'send' together, where both are known.")
 
-enum tx_cost_stage {
-    TX_COST_STAGES(COST_ENUM)
-    TX_COST_N_STAGES
-};
+enum tx_cost_stage { TX_COST_STAGES(COST_ENUM) };
 
 /* The first ones are the reasons why a burst is sent. */
 #define TX_COST_COUNTERS(COLUMN)                                            \
@@ -83,7 +80,9 @@ enum tx_cost_stage {
     COLUMN(TX_COST_RETRIES, "retries", "other", 0,                          \
            "Sending to a vhost port was tried again: its ring was full.")   \
     COLUMN(TX_COST_ERRORS, "errors", "other", 0,                            \
-           "The netdev refused the burst.")
+           "The netdev refused the burst.")                                 \
+    COLUMN(TX_COST_SENT, "packets", "other", 0,                             \
+           "Packets in all bursts, before segmentation.")
 
 enum tx_cost_counter {
     TX_COST_COUNTERS(COST_ENUM)
@@ -91,10 +90,7 @@ enum tx_cost_counter {
     TX_COST_N_REASONS = TX_COST_DROP_DOWN
 };
 
-/* Packets in a burst that are counted one by one. */
-#define TX_COST_MAX_PACKETS 32
-
-extern struct cost_kind tx_cost_kind;
+extern const struct cost_kind tx_cost_kind;
 extern struct cost_config tx_cost_config;
 
 /* A tx port of a thread. */
@@ -107,7 +103,7 @@ struct tx_cost {
                                  * packet was queued. */
     int qid;                    /* Tx queue that it is sending on. */
     uint32_t special;           /* TX_COST_* flags of its burst, 0 if it is
-                                 * only a tally. */
+                                 * only counted. */
     uint32_t dropped;           /* Packets of its burst, so far. */
 };
 
@@ -123,23 +119,6 @@ void tx_cost_init(struct tx_cost *, struct cost_account *, const char *thread,
                   const uint64_t *tsc);
 void tx_cost_count(enum tx_cost_counter, size_t n);
 void tx_cost_register(void);
-
-/* Finds out more about bursts that are timed, in the thread that sends. */
-struct tx_cost_observer {
-    /* Returns true if end() is to be called after sending. */
-    bool (*begin)(void);
-    /* Adds to the entry and to the counters of a burst of 'n_packets'. */
-    void (*end)(struct cost_entry *, uint64_t *counts, size_t n_packets);
-    /* Accounting is off. */
-    void (*idle)(void);
-
-    /* As in struct cost_report. */
-    void (*put_derived)(const struct cost_block *, const char *thread,
-                        struct ds *, struct json *);
-    void (*state_to_json)(struct json *);
-};
-
-void tx_cost_observe(const struct tx_cost_observer *);
 
 void tx_cost_queue__(struct tx_cost *);
 void tx_cost_begin__(struct tx_cost *, bool fresh);
@@ -165,7 +144,7 @@ tx_cost_begin(struct tx_cost *tx, int qid, bool fresh)
 {
     tx->qid = qid;
     *tx_cost_current_get() = tx;
-    if (OVS_UNLIKELY(tx->special | (uintptr_t) cost_thread_get()->span)) {
+    if (OVS_UNLIKELY(tx->special || cost_span_is_running())) {
         tx_cost_begin__(tx, fresh);
     }
 }
@@ -185,8 +164,8 @@ tx_cost_end(struct tx_cost *tx, enum tx_cost_counter reason, size_t n_packets,
     if (OVS_UNLIKELY(tx->special | (uint32_t) error)) {
         tx_cost_end__(tx, reason, n_packets, has_oldest, error, fresh);
     } else {
-        cost_tally(tx->recorder, tx->qid, reason, n_packets,
-                   TX_COST_MAX_PACKETS);
+        cost_count_event(tx->recorder, tx->qid, reason, TX_COST_SENT,
+                         n_packets);
     }
 }
 

@@ -153,7 +153,7 @@ void
 upcall_cost_batch_stop(void)
 {
     *current_get() = NULL;
-    cost_thread_get()->open = NULL;
+    *cost_innermost_get() = NULL;
 }
 
 /* Ends 'stage' of 'upcall' now, if it is sampled. */
@@ -191,7 +191,7 @@ upcall_cost_received(void)
         cost_span_open(span, batch->recorder,
                        cost_sample(batch->recorder, batch->interval),
                        upcall_now());
-        cost_thread_get()->open = span;
+        *cost_innermost_get() = span;
     }
 }
 
@@ -219,6 +219,7 @@ upcall_cost_failed(const struct dpif_upcall *dupcall, int error)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
+        *cost_innermost_get() = NULL;
         upcall_cost_count_lost(&batch->upcalls[batch->n].span,
                                dupcall_type(dupcall), error);
     }
@@ -267,10 +268,12 @@ upcall_cost_translated(const struct dpif_upcall *dupcall,
         return;
     }
 
+    *cost_innermost_get() = NULL;
     upcall = &batch->upcalls[batch->n];
     upcall_lap(upcall, UPCALL_COST_K_TRANSLATE);
-    upcall->span.entry.class = upcall_cost_class(dupcall_type(dupcall), flow,
-                                                 actions);
+    upcall->span.entry.class = dupcall_type(dupcall);
+    upcall_cost_set_features(&upcall->span, dupcall_type(dupcall), flow,
+                             actions);
     upcall->flow = flow;
     upcall->packet_len = dp_packet_size(&dupcall->packet);
     upcall->n_kept = upcall_cost_copy_packet(upcall->packet, &dupcall->packet);
@@ -296,8 +299,7 @@ upcall_cost_batch_complete(void)
     if (batch) {
         batch_lap(batch, UPCALL_COST_K_WAIT);
         batch->n_installed = 0;
-        cost_span_init(&batch->span);
-        cost_span_begin(&batch->span, NULL, 0);
+        *cost_innermost_get() = batch->n ? &batch->upcalls[0].span : NULL;
     }
 }
 
@@ -314,8 +316,8 @@ upcall_cost_installed(const struct dpif_op *put)
             = &batch->upcalls[batch->n_installed++];
 
         upcall->put = put;
-        upcall->span.entry.counter = batch->span.entry.counter;
-        batch->span.entry.counter = COST_NO_COUNTER;
+        *cost_innermost_get() = (batch->n_installed < batch->n
+                                 ? &upcall[1].span : NULL);
     }
 }
 
@@ -326,7 +328,7 @@ upcall_cost_operating(void)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
-        cost_span_cancel(&batch->span);
+        *cost_innermost_get() = NULL;
         batch_lap(batch, UPCALL_COST_K_INSTALL);
     }
 }
@@ -392,8 +394,7 @@ void
 upcall_cost_count_unknown(struct cost_recorder *recorder, size_t counter,
                           uint64_t n)
 {
-    cost_count(recorder, UPCALL_COST_UNKNOWN << UPCALL_COST_N_FEATURES,
-               counter, n);
+    cost_count(recorder, UPCALL_COST_UNKNOWN, counter, n);
 }
 
 /* Counts the upcalls that the kernel has dropped since this was last done for

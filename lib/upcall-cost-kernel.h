@@ -102,8 +102,6 @@ struct upcall_cost_upcall {
 /* On the stack of the code that starts and stops it. */
 struct upcall_cost_batch {
     struct cost_recorder *recorder;     /* NULL if accounting is off. */
-    struct cost_span span;              /* Takes cost_outcome() while flows
-                                         * are installed.  No recorder. */
     uint32_t interval;                  /* One in so many is sampled. */
     bool sampled;                       /* Is one of these? */
     size_t n;                           /* Upcalls translated so far. */

@@ -56,12 +56,14 @@ struct upcall_cost_details {
 
 static void upcall_cost_format_class(size_t class, struct ds *);
 static void format_rule(const uint64_t numbers[2], struct ds *);
+static void format_features(const uint64_t numbers[2], struct ds *);
 
 static const struct cost_list lists[UPCALL_COST_N_LISTS] = {
-    [UPCALL_COST_PORT] = { .name = "port", .max = 1024,
-                           .shared = UPCALL_COST_LOST_OVERRUN },
-    [UPCALL_COST_RULE] = { .name = "rule", .max = 128, .sampled = true,
-                           .format_group = format_rule },
+    [UPCALL_COST_PORT] = { .name = "port", .max = 1024 },
+    [UPCALL_COST_RULE] = { .name = "rule", .max = 128,
+                           .format = format_rule },
+    [UPCALL_COST_FEATURES] = { .name = "class", .max = 128,
+                               .format = format_features },
 };
 
 struct cost_config upcall_cost_config = {
@@ -81,7 +83,7 @@ static const char upcall_event[] = "upcall";
     .config = &upcall_cost_config,                                          \
     COST_STAGES(STAGES),                                                    \
     COST_COUNTERS(UPCALL_COST_COUNTERS),                                    \
-    .n_classes = UPCALL_COST_N_CLASSES,                                     \
+    .n_classes = UPCALL_COST_N_TYPES,                                       \
     .format_class = upcall_cost_format_class,                               \
     .lists = lists,                                                         \
     .n_lists = UPCALL_COST_N_LISTS,                                         \
@@ -191,25 +193,18 @@ actions_features(const struct nlattr *actions, size_t actions_len)
     return features;
 }
 
-/* Does what flow_tnl_dst_is_set() does, which compares IPv6 addresses byte by
- * byte, in a few instructions. */
-static bool
-tunnel_is_set(const struct flow_tnl *tunnel)
+/* Makes the features of the upcall of 'span' and 'type' those of a packet of
+ * 'flow' that led to 'actions', if it is sampled. */
+void
+upcall_cost_set_features(struct cost_span *span, enum upcall_cost_type type,
+                         const struct flow *flow, const struct ofpbuf *actions)
 {
-    ovs_u128 ipv6_dst;
+    unsigned int features;
 
-    memcpy(&ipv6_dst, &tunnel->ipv6_dst, sizeof ipv6_dst);
-    return tunnel->ip_dst || !ovs_u128_is_zero(ipv6_dst);
-}
-
-/* Returns the class of an upcall of 'type' for a packet of 'flow' that led to
- * 'actions'. */
-size_t
-upcall_cost_class(enum upcall_cost_type type, const struct flow *flow,
-                  const struct ofpbuf *actions)
-{
-    unsigned int features = actions_features(actions->data, actions->size);
-
+    if (OVS_LIKELY(!span->sampled)) {
+        return;
+    }
+    features = actions_features(actions->data, actions->size);
     if (flow->ct_state) {
         features |= UPCALL_COST_CT;
         if (flow->ct_state & (CS_SRC_NAT | CS_DST_NAT)) {
@@ -219,20 +214,29 @@ upcall_cost_class(enum upcall_cost_type type, const struct flow *flow,
     if (flow->recirc_id) {
         features |= UPCALL_COST_RECIRC;
     }
-    if (tunnel_is_set(&flow->tunnel)) {
+    if (flow_tnl_dst_is_set(&flow->tunnel)) {
         features |= UPCALL_COST_TUNNEL;
     }
-
-    return type << UPCALL_COST_N_FEATURES | features;
+    span->who[UPCALL_COST_FEATURES] = (struct cost_who) {
+        .id = 1 + ((uint64_t) type << UPCALL_COST_N_FEATURES | features),
+        .numbers = { type, features },
+    };
 }
 
-/* Appends the name of 'class' to 's', such as "miss+ct+nat". */
+/* Appends the name of 'class', a type, to 's'. */
 static void
 upcall_cost_format_class(size_t class, struct ds *s)
 {
-    ds_put_cstr(s, type_names[class >> UPCALL_COST_N_FEATURES]);
+    ds_put_cstr(s, type_names[class]);
+}
+
+/* Appends the name of a type with features to 's', such as "miss+ct+nat". */
+static void
+format_features(const uint64_t numbers[2], struct ds *s)
+{
+    ds_put_cstr(s, type_names[numbers[0]]);
     for (size_t i = 0; i < UPCALL_COST_N_FEATURES; i++) {
-        if (class & (1u << i)) {
+        if (numbers[1] & (1u << i)) {
             ds_put_format(s, "+%s", feature_names[i]);
         }
     }
@@ -279,7 +283,7 @@ void
 upcall_cost_count_lost(const struct cost_span *span,
                        enum upcall_cost_type type, int error)
 {
-    cost_count(span->recorder, type << UPCALL_COST_N_FEATURES,
+    cost_count(span->recorder, type,
                (error == ENODEV ? UPCALL_COST_LOST_BRIDGE
                 : UPCALL_COST_LOST_ERROR), 1);
     if (span->who[UPCALL_COST_PORT].id) {
@@ -342,15 +346,63 @@ upcall_cost_miss_stop(struct upcall_cost_netdev *upcall,
     struct cost_span *span = &upcall->span;
 
     if (!span->recorder) {
-        cost_span_cancel(span);
+        return;
     } else if (OVS_LIKELY(!error || error == ENOSPC)) {
         upcall->miniflow = miniflow;
-        cost_span_leave(span, UPCALL_COST_INSTALL,
-                        upcall_cost_class(UPCALL_COST_MISS, flow, actions),
-                        get_details, upcall, 0);
+        upcall_cost_set_features(span, UPCALL_COST_MISS, flow, actions);
+        upcall->left = true;
     } else {
         fail(span, UPCALL_COST_MISS, error);
     }
+}
+
+/* Copies the first bytes of 'packet' to 'bytes', UPCALL_COST_PACKET_MAX, if
+ * packets are to be kept.  Returns how many bytes have been copied. */
+uint32_t
+upcall_cost_copy_packet(uint8_t *bytes, const struct dp_packet *packet)
+{
+    uint32_t n = 0;
+    bool keep;
+
+    atomic_read_relaxed(&upcall_cost_packets, &keep);
+    if (OVS_UNLIKELY(keep)) {
+        n = MIN(dp_packet_size(packet), UPCALL_COST_PACKET_MAX);
+        memcpy(bytes, dp_packet_data(packet), n);
+    }
+    return n;
+}
+
+/* Does what upcall_cost_begin() does while accounting is on, with 'interval'
+ * as its sample interval, or when there is an upcall to be ended. */
+void
+upcall_cost_begin__(struct upcall_cost_netdev *upcall,
+                    struct cost_recorder *recorder,
+                    const struct dp_packet *packet, uint32_t interval,
+                    uint64_t tsc)
+{
+    uint64_t now = cost_clock_now(upcall_event, tsc);
+
+    if (upcall->left) {
+        upcall_cost_end(upcall, now);
+    }
+    if (interval) {
+        cost_span_begin__(&upcall->span, recorder, interval, now);
+        upcall->n_kept = upcall_cost_copy_packet(upcall->packet, packet);
+    } else {
+        upcall->span.recorder = NULL;
+    }
+}
+
+/* Ends the flow miss of 'upcall', which upcall_cost_miss_stop() has left, at
+ * 'now', in ticks, or at the present time if that is 0. */
+void
+upcall_cost_end(struct upcall_cost_netdev *upcall, uint64_t now)
+{
+    struct cost_details details = { get_details, upcall, 0 };
+
+    upcall->left = false;
+    cost_span_end(&upcall->span, now, UPCALL_COST_INSTALL, UPCALL_COST_MISS,
+                  &details);
 }
 
 /* Stops the upcall for an action with 'userdata' that the userspace datapath
@@ -369,18 +421,18 @@ upcall_cost_action_stop(struct upcall_cost_netdev *upcall,
     enum upcall_cost_type type;
 
     if (!span->recorder) {
-        cost_span_cancel(span);
         return;
     }
 
     type = upcall_cost_type(DPIF_UC_ACTION, userdata);
     if (!error || error == ENOSPC
         || (error == EAGAIN && type != UPCALL_COST_BAD)) {
+        struct cost_details details = { get_details, upcall, 0 };
+
         upcall->miniflow = NULL;
         upcall->flow = flow;
-        cost_span_end(span, UPCALL_COST_EXECUTE,
-                      upcall_cost_class(type, flow, actions),
-                      get_details, upcall, 0);
+        upcall_cost_set_features(span, type, flow, actions);
+        cost_span_end(span, 0, UPCALL_COST_EXECUTE, type, &details);
     } else {
         fail(span, type, error);
     }
@@ -393,8 +445,7 @@ upcall_cost_lost_lock(struct cost_recorder *recorder,
                       enum dpif_upcall_type type,
                       const struct nlattr *userdata, size_t n)
 {
-    cost_count(recorder,
-               upcall_cost_type(type, userdata) << UPCALL_COST_N_FEATURES,
+    cost_count(recorder, upcall_cost_type(type, userdata),
                UPCALL_COST_LOST_LOCK, n);
 }
 
@@ -549,7 +600,7 @@ upcall_cost_init(void)
           .group = "bridge" },
         { .what = "rule", .by = COST_BY_KEY, .list = UPCALL_COST_RULE },
         { .what = "bridge", .by = COST_BY_GROUP, .list = UPCALL_COST_PORT },
-        { .what = "class", .by = COST_BY_CLASS },
+        { .what = "class", .by = COST_BY_KEY, .list = UPCALL_COST_FEATURES },
         { .what = "thread", .by = COST_BY_THREAD },
     };
     static const struct cost_report report = {
@@ -558,8 +609,7 @@ upcall_cost_init(void)
         .kinds = kinds,
         .n_kinds = ARRAY_SIZE(kinds),
         .class_help = "miss, slow-path, controller, sflow, ipfix, sample, bad "
-                      "or unknown, followed by any of +ct, +nat, "
-                      "+recirc, +tunnel",
+                      "or unknown",
         .tops = tops,
         .n_tops = ARRAY_SIZE(tops),
         .put_details = put_details,

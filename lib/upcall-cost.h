@@ -111,7 +111,7 @@ enum upcall_cost_type {
     UPCALL_COST_N_TYPES
 };
 
-/* A class is a type together with any of these. */
+/* What else tells upcalls apart, which is known of samples. */
 enum upcall_cost_feature {
     UPCALL_COST_CT = 1 << 0,
     UPCALL_COST_NAT = 1 << 1,
@@ -120,11 +120,14 @@ enum upcall_cost_feature {
     UPCALL_COST_N_FEATURES = 4
 };
 
-#define UPCALL_COST_N_CLASSES (UPCALL_COST_N_TYPES << UPCALL_COST_N_FEATURES)
-
 /* Who upcalls are for.  The port is that which the packet came from; the rule
- * is the one that was found last, of upcalls that are sampled. */
-enum { UPCALL_COST_PORT, UPCALL_COST_RULE, UPCALL_COST_N_LISTS };
+ * is the one that was found last; the last list has types with features. */
+enum {
+    UPCALL_COST_PORT,
+    UPCALL_COST_RULE,
+    UPCALL_COST_FEATURES,
+    UPCALL_COST_N_LISTS
+};
 
 extern struct cost_config upcall_cost_config;
 extern const struct cost_kind upcall_cost_netdev_kind;
@@ -138,6 +141,7 @@ extern atomic_bool upcall_cost_packets;
 /* An upcall in the userspace datapath. */
 struct upcall_cost_netdev {
     struct cost_span span;
+    bool left;                          /* It ends when the next one begins. */
     const struct miniflow *miniflow;    /* If it is a miss, otherwise... */
     const struct flow *flow;            /* ...this one. */
     uint32_t packet_len;
@@ -146,10 +150,9 @@ struct upcall_cost_netdev {
                                               * are executed. */
 };
 
-/* Hooks for the userspace datapath; upcall_cost_miss_stop() leaves the span
- * open.  'error' is what the upcall callback returned: no upcall is lost by
- * ENOSPC, nor, if an action asked for it in a way that makes sense, by
- * EAGAIN. */
+/* Hooks for the userspace datapath.  'error' is what the upcall callback
+ * returned: no upcall is lost by ENOSPC, nor, if an action asked for it in a
+ * way that makes sense, by EAGAIN. */
 void upcall_cost_miss_stop(struct upcall_cost_netdev *, const struct flow *,
                            const struct miniflow *,
                            const struct ofpbuf *actions, int error);
@@ -157,6 +160,10 @@ void upcall_cost_action_stop(struct upcall_cost_netdev *,
                              const struct nlattr *userdata,
                              const struct flow *,
                              const struct ofpbuf *actions, int error);
+void upcall_cost_end(struct upcall_cost_netdev *, uint64_t now);
+void upcall_cost_begin__(struct upcall_cost_netdev *, struct cost_recorder *,
+                         const struct dp_packet *, uint32_t interval,
+                         uint64_t tsc);
 void upcall_cost_lost_lock(struct cost_recorder *, enum dpif_upcall_type,
                            const struct nlattr *userdata, size_t n);
 
@@ -178,42 +185,49 @@ upcall_cost_set_port(struct cost_span *span, uint64_t id, const char *name,
     who->group = bridge;
 }
 
-/* Copies the first bytes of 'packet' to 'bytes', UPCALL_COST_PACKET_MAX, if
- * packets are to be kept.  Returns how many bytes have been copied. */
-static inline uint32_t
-upcall_cost_copy_packet(uint8_t *bytes, const struct dp_packet *packet)
+/* Makes 'upcall' ready for upcalls that follow each other. */
+static inline void
+upcall_cost_init_upcalls(struct upcall_cost_netdev *upcall)
 {
-    uint32_t n = 0;
-    bool keep;
-
-    atomic_read_relaxed(&upcall_cost_packets, &keep);
-    if (OVS_UNLIKELY(keep)) {
-        n = MIN(dp_packet_size(packet), UPCALL_COST_PACKET_MAX);
-        memcpy(bytes, dp_packet_data(packet), n);
-    }
-    return n;
+    upcall->left = false;
 }
 
-/* Begins an upcall of 'recorder' for 'packet', see cost_span_begin(). */
+/* No other upcall follows that of 'upcall', if any, immediately. */
+static inline void
+upcall_cost_end_upcalls(struct upcall_cost_netdev *upcall)
+{
+    if (upcall->left) {
+        upcall_cost_end(upcall, 0);
+    }
+}
+
+/* Begins an upcall of 'recorder' for 'packet', which ends the one before it.
+ * 'tsc' is 0, or what the caller has just read from the CPU's time stamp
+ * counter, which may save reading the clock. */
 static inline void
 upcall_cost_begin(struct upcall_cost_netdev *upcall,
                   struct cost_recorder *recorder,
                   const struct dp_packet *packet, uint64_t tsc)
 {
-    cost_span_begin(&upcall->span, recorder, tsc);
-    upcall->packet_len = dp_packet_size(packet);
-    if (OVS_LIKELY(upcall->span.recorder)) {
-        upcall->n_kept = upcall_cost_copy_packet(upcall->packet, packet);
+    uint32_t interval = cost_sample_interval(&upcall_cost_config);
+
+    if (OVS_LIKELY(interval | upcall->left)) {
+        upcall_cost_begin__(upcall, recorder, packet, interval, tsc);
+    } else {
+        upcall->span.recorder = NULL;
     }
+    upcall->packet_len = dp_packet_size(packet);
 }
 
 /* For lib/upcall-cost-kernel.c. */
 void upcall_cost_count_lost(const struct cost_span *, enum upcall_cost_type,
                             int error);
+uint32_t upcall_cost_copy_packet(uint8_t *bytes, const struct dp_packet *);
 enum upcall_cost_type upcall_cost_type(enum dpif_upcall_type,
                                        const struct nlattr *userdata);
-size_t upcall_cost_class(enum upcall_cost_type, const struct flow *,
-                         const struct ofpbuf *actions);
+void upcall_cost_set_features(struct cost_span *, enum upcall_cost_type,
+                              const struct flow *,
+                              const struct ofpbuf *actions);
 void upcall_cost_put_details(uint64_t *details, const struct flow *,
                              size_t packet_len, const void *packet,
                              size_t n_kept);

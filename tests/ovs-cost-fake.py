@@ -20,7 +20,7 @@ import threading
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from ovs.cost.distribution import EDGES, Distribution
+from ovs.cost.distribution import Distribution
 from ovs.cost.model import Account, Body, Key, Reply, columns_of, kinds
 
 # Median, in ns, and spread of each stage: (stages, sampled, whole).
@@ -47,7 +47,7 @@ KINDS: Dict[str, Tuple[List[str], List[str], Dict[str, List[str]]]] = {
     "burst": ([*BURST, "packets", "total"], [], {
         "sent when": ["full", "interval", "iteration", "forced"],
         "packets dropped": ["down", "mtu", "qos", "offload", "no-room"],
-        "other": ["retries", "errors", "uncounted"]}),
+        "other": ["retries", "errors", "packets"]}),
     "iteration": ([*LOOP, "run"], ["poll"], {}),
     "command": (["total"], [], {}),
     "update": (["total"], [], {}),
@@ -104,7 +104,8 @@ class Switch:
               stages: Dict[str, float], whole: str, numbers: Dict[str, int],
               counters: List[Tuple[str, str]], sample: int = 1,
               sample_whole: bool = False, outside: str = "") -> None:
-        """Counts one event in everything that it belongs to."""
+        """Counts one event in everything that it belongs to.  Where whole
+        events are sampled, so are numbers."""
         times = {n: self.time(m) for n, m in stages.items()}
         if self.rng.random() < 0.002:
             slow = self.rng.choice([n for n in times if n != outside])
@@ -123,16 +124,18 @@ class Switch:
                     body.stages[n].add(t)
             if split or not sample_whole:
                 body.stages[whole].add(total)
-            for n, v in numbers.items():
+            for n, v in numbers.items() if split or not sample_whole else ():
                 body.stages[n].add(v)
             for group, n in counters:
                 body.counters[group][n] += 1
+            if "packets" in numbers:
+                body.counters["other"]["packets"] += numbers["packets"]
 
     def run(self, seconds: float, rate: float = 200) -> None:
         """Lets 'seconds' pass, with 'rate' upcalls a second."""
         rng = self.rng
         for _ in range(int(rate * seconds)):
-            class_ = rng.choice(["miss", "miss", "miss+ct+recirc"])
+            class_ = rng.choice(["miss", "miss", "controller"])
             lost = rng.random() < 0.001 and not self.well
             self.event(self.account("upcall", "upcall", "netdev@ovs-netdev",
                                     "netdev@ovs-netdev"), class_,
@@ -288,10 +291,7 @@ def prepare(body: Body, stages: List[str], whole: str,
             body.stages[name] = Distribution(sampled=sample_whole)
         elif name in numbers:
             body.stages[name] = Distribution(
-                "flows" if name == "limit" else name)
-            linear = name in ("packets", "threads", "requests")
-            body.stages[name].bounds = (tuple(range(33)) if linear
-                                        else tuple(sorted(set(EDGES))))
+                "flows" if name == "limit" else name, sample_whole)
     for group, members in groups.items():
         body.counters[group] = {name: 0 for name in members}
 

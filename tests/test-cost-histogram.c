@@ -39,25 +39,24 @@ struct whole {
     uint64_t buckets[COST_HIST_N_BUCKETS];
 };
 
-/* Makes 'w' empty, linear up to 'limit' unless that is 0, with buckets of 64
- * bits each other time. */
+/* Makes 'w' empty, with buckets of 64 bits each other time. */
 static struct cost_hist *
-whole_init(struct whole *w, uint16_t limit)
+whole_init(struct whole *w)
 {
     static bool wide;
 
-    cost_hist_init(&w->hist, limit);
+    cost_hist_init(&w->hist);
     cost_hist_extend(&w->hist, 0);
-    cost_hist_extend(&w->hist, cost_hist_n_buckets(&w->hist) - 1);
+    cost_hist_extend(&w->hist, COST_HIST_N_BUCKETS - 1);
     w->hist.wide = wide = !wide;
     w->hist.buckets = memset(w->buckets, 0, sizeof w->buckets);
     return &w->hist;
 }
 
-static void
+static bool
 add(struct cost_hist *hist, uint64_t value)
 {
-    cost_hist_record(hist, cost_hist_bucket_of(hist, value), value);
+    return cost_hist_record(hist, cost_hist_bucket(value), value);
 }
 
 /* The bucket of 'ns', found without cleverness. */
@@ -109,10 +108,10 @@ check_statistics(void)
 {
     static const uint64_t values[] = { 2, 4, 4, 4, 5, 5, 7, 9 };
     struct whole w;
-    struct cost_hist *hist = whole_init(&w, 0);
+    struct cost_hist *hist = whole_init(&w);
     struct cost_hist none;
 
-    cost_hist_init(&none, 0);
+    cost_hist_init(&none);
     ovs_assert(!cost_hist_count(&none) && !cost_hist_max(&none)
                && !cost_hist_sum(&none) && !cost_hist_mean(&none)
                && cost_hist_min(&none) == UINT64_MAX
@@ -154,7 +153,7 @@ check_percentiles(void)
     struct whole w;
 
     for (int round = 0; round < 15; round++) {
-        hist = whole_init(&w, 0);
+        hist = whole_init(&w);
         for (int i = 0; i < N; i++) {
             values[i] = (random_uint64() >> (64 - 6 - 2 * round)) + 1;
             add(hist, values[i]);
@@ -173,14 +172,14 @@ check_percentiles(void)
     }
 
     /* Of two values, the median is the lower one. */
-    hist = whole_init(&w, 0);
+    hist = whole_init(&w);
     add(hist, 10);
     add(hist, 1000);
     ovs_assert(cost_hist_percentile(hist, 50, false) == 10);
     ovs_assert(cost_hist_percentile(hist, 50.1, false) == 1000);
 
     /* Only zeros. */
-    hist = whole_init(&w, 0);
+    hist = whole_init(&w);
     add(hist, 0);
     ovs_assert(cost_hist_get(hist, 0) == 1 && !cost_hist_min(hist)
                && !cost_hist_max(hist));
@@ -189,38 +188,18 @@ check_percentiles(void)
     free(values);
 }
 
-/* The time of a maximum is that of the first event that took so long, or
- * unknown. */
+/* A value that is higher than all before it is told apart. */
 static void
-check_max_time(void)
+check_highest(void)
 {
-    struct cost_hist *a, *b;
-    struct whole w, x;
-    uint64_t us;
+    struct whole w;
+    struct cost_hist *hist = whole_init(&w);
 
-    a = whole_init(&w, 0);
-    b = whole_init(&x, 0);
-    ovs_assert(!cost_load(&a->max_us));
-    add(a, 1000);
-    us = cost_load(&a->max_us);
-    ovs_assert(us && us <= time_wall_usec());
-    xnanosleep_no_quiesce(2000000);
-    add(a, 1000);
-    add(a, 10);
-    ovs_assert(cost_load(&a->max_us) == us);
-    add(b, 1001);
-    ovs_assert(cost_load(&b->max_us) > us);
-    cost_hist_add(b, a);
-    ovs_assert(cost_hist_max(b) == 1001 && cost_load(&b->max_us) > us);
-    cost_hist_add(a, b);
-    ovs_assert(cost_hist_max(a) == 1001
-               && cost_load(&a->max_us) == cost_load(&b->max_us));
-
-    /* It may have been before those that are left. */
-    cost_hist_fit_extremes(a, cost_load(&b->max_us));
-    ovs_assert(cost_load(&a->max_us) == cost_load(&b->max_us));
-    cost_hist_fit_extremes(a, cost_load(&b->max_us) + 1);
-    ovs_assert(!cost_load(&a->max_us) && cost_hist_max(a) == 1001);
+    ovs_assert(add(hist, 1000) && !add(hist, 1000) && !add(hist, 10)
+               && add(hist, 1001));
+    ovs_assert(cost_hist_max(hist) == 1001 && cost_hist_min(hist) == 10);
+    hist = whole_init(&w);
+    ovs_assert(!add(hist, 0) && !cost_hist_min(hist));
 }
 
 static bool
@@ -230,7 +209,7 @@ hists_equal(const struct cost_hist *a, const struct cost_hist *b)
                   && cost_hist_min(a) == cost_hist_min(b)
                   && cost_hist_max(a) == cost_hist_max(b));
 
-    for (unsigned int i = 0; i < cost_hist_n_buckets(a); i++) {
+    for (unsigned int i = 0; i < COST_HIST_N_BUCKETS; i++) {
         equal = equal && cost_hist_get(a, i) == cost_hist_get(b, i);
     }
     return equal;
@@ -244,11 +223,11 @@ check_add(void)
     struct whole w[6];
 
     for (int i = 0; i < 3; i++) {
-        hists[i] = whole_init(&w[i], 0);
+        hists[i] = whole_init(&w[i]);
     }
-    expected = whole_init(&w[3], 0);
-    left = whole_init(&w[4], 0);
-    right = whole_init(&w[5], 0);
+    expected = whole_init(&w[3]);
+    left = whole_init(&w[4]);
+    right = whole_init(&w[5]);
     for (int i = 0; i < 3000; i++) {
         uint64_t ns = random_uint64() >> random_range(64);
 
@@ -262,57 +241,118 @@ check_add(void)
     ovs_assert(hists_equal(left, expected) && hists_equal(right, expected));
 
     /* An empty one changes nothing. */
-    cost_hist_add(left, whole_init(&w[0], 0));
+    cost_hist_add(left, whole_init(&w[0]));
     ovs_assert(hists_equal(left, expected));
 }
 
-/* The range of buckets grows by doublings, or has all buckets. */
+/* What is left when what was there before is taken away.  Minimum and maximum
+ * are those of what is left, or edges of its buckets, or those of all. */
+static void
+check_subtract(void)
+{
+    struct cost_hist *now, *old, *left;
+    struct whole w[3];
+
+    for (int round = 0; round < 100; round++) {
+        unsigned int first = COST_HIST_N_BUCKETS, last = 0;
+
+        now = whole_init(&w[0]);
+        old = whole_init(&w[1]);
+        left = whole_init(&w[2]);
+        for (int i = 0; i < 200; i++) {
+            uint64_t ns = random_uint64() >> random_range(64);
+
+            add(now, ns);
+            if (i < 2 * round) {
+                add(old, ns);
+            } else {
+                unsigned int b = cost_hist_bucket(ns);
+
+                add(left, ns);
+                first = MIN(first, b);
+                last = MAX(last, b);
+            }
+        }
+        cost_hist_subtract(now, old);
+        ovs_assert(cost_hist_sum(now) == cost_hist_sum(left)
+                   && cost_hist_count(now) == cost_hist_count(left));
+        for (unsigned int i = 0; i < COST_HIST_N_BUCKETS; i++) {
+            ovs_assert(cost_hist_get(now, i) == cost_hist_get(left, i));
+        }
+        ovs_assert(cost_hist_min(now) <= cost_hist_min(left)
+                   && cost_hist_max(now) >= cost_hist_max(left));
+        ovs_assert(cost_hist_bucket(cost_hist_min(now)) == first
+                   && cost_hist_bucket(cost_hist_max(now)) == last);
+    }
+
+    /* Extremes that were not there before stay exact. */
+    now = whole_init(&w[0]);
+    old = whole_init(&w[1]);
+    add(old, 1000);
+    cost_hist_add(now, old);
+    add(now, 10);
+    add(now, 70000);
+    cost_hist_subtract(now, old);
+    ovs_assert(cost_hist_min(now) == 10 && cost_hist_max(now) == 70000);
+
+    /* Nothing is left. */
+    cost_hist_subtract(old, old);
+    ovs_assert(hists_equal(old, whole_init(&w[2])));
+
+    /* The old one may have had fewer buckets, or none. */
+    cost_hist_init(&w[1].hist);
+    cost_hist_subtract(now, &w[1].hist);
+    ovs_assert(cost_hist_count(now) == 2 && cost_hist_min(now) == 10);
+}
+
+/* The range of buckets grows by half doublings, or has all buckets. */
 static void
 check_range(void)
 {
     struct cost_hist hist;
 
-    cost_hist_init(&hist, 0);
+    cost_hist_init(&hist);
+    ovs_assert(!cost_hist_has(&hist, 0) && !cost_hist_get(&hist, 17));
     for (int i = 0; i < 2; i++) {
         cost_hist_extend(&hist, 17);
-        ovs_assert(hist.first == 16 && hist.n == 8);
-        ovs_assert(cost_hist_size(&hist) == 8 * sizeof(uint32_t));
+        ovs_assert(hist.first == 16 && hist.n == 4);
+        ovs_assert(cost_hist_size(&hist) == 4 * sizeof(uint32_t));
     }
+    ovs_assert(!cost_hist_has(&hist, 15) && cost_hist_has(&hist, 16)
+               && cost_hist_has(&hist, 19) && !cost_hist_has(&hist, 20));
     cost_hist_extend(&hist, 40);
-    ovs_assert(hist.first == 16 && hist.n == 32);
+    ovs_assert(hist.first == 16 && hist.n == 28);
     cost_hist_extend(&hist, 0);
-    ovs_assert(hist.first == 0 && hist.n == 48);
+    ovs_assert(hist.first == 0 && hist.n == 44);
     cost_hist_extend(&hist, COST_HIST_N_EDGES);
     ovs_assert(hist.first == 0 && hist.n == COST_HIST_N_BUCKETS);
     hist.wide = true;
     ovs_assert(cost_hist_size(&hist) == hist.n * sizeof(uint64_t));
-
-    cost_hist_init(&hist, 4);
-    cost_hist_extend(&hist, 3);
-    ovs_assert(hist.first == 0 && hist.n == 6);
-    ovs_assert(!cost_hist_has(&hist, 6) && cost_hist_has(&hist, 5));
 }
 
-/* Numbers that have a bucket each. */
+/* Buckets of 32 and of 64 bits. */
 static void
-check_linear(void)
+check_width(void)
 {
-    static const uint64_t numbers[] = { 0, 0, 0, 0, 0, 4, 4, 4, 9, 9 };
-    struct whole w;
-    struct cost_hist *hist = whole_init(&w, 4);
+    uint64_t buckets[2][COST_HIST_CHUNK] = { { 0 } };
+    struct cost_hist narrow, wide;
 
-    for (size_t i = 0; i < ARRAY_SIZE(numbers) - 2; i++) {
-        add(hist, numbers[i]);
-    }
-    cost_hist_add_number(hist, 9, 2);
-    cost_hist_add_number(hist, 7, 0);
-    ovs_assert(cost_hist_count(hist) == 10 && cost_hist_sum(hist) == 30
-               && !cost_hist_min(hist) && cost_hist_max(hist) == 9);
-    ovs_assert(cost_hist_get(hist, 0) == 5 && cost_hist_get(hist, 4) == 3
-               && cost_hist_get(hist, 5) == 2 && !cost_hist_get(hist, 3));
-    ovs_assert(cost_hist_percentile(hist, 50, true) == 0);
-    ovs_assert(cost_hist_percentile(hist, 51, true) == 4);
-    ovs_assert(cost_hist_percentile(hist, 90, true) == 9);
+    cost_hist_init(&narrow);
+    cost_hist_extend(&narrow, 17);
+    wide = narrow;
+    wide.wide = true;
+    narrow.buckets = buckets[0];
+    wide.buckets = buckets[1];
+    ovs_assert(cost_hist_add_bucket(&narrow, 17, UINT32_MAX) == UINT32_MAX);
+    ovs_assert(!cost_hist_get(&narrow, 16) && !cost_hist_get(&narrow, 18));
+    cost_hist_add(&wide, &narrow);
+    cost_hist_add(&wide, &narrow);
+    ovs_assert(cost_hist_get(&wide, 17) == 2 * (uint64_t) UINT32_MAX);
+    ovs_assert(!cost_hist_get(&wide, 16) && !cost_hist_get(&wide, 18));
+    ovs_assert(cost_hist_count(&wide) == 2 * (uint64_t) UINT32_MAX);
+    cost_hist_subtract(&wide, &narrow);
+    ovs_assert(cost_hist_get(&wide, 17) == UINT32_MAX);
+    ovs_assert(cost_hist_add_bucket(&wide, 17, 1) == UINT32_MAX + UINT64_C(1));
 }
 
 static void
@@ -321,10 +361,11 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
     check_buckets();
     check_statistics();
     check_percentiles();
-    check_max_time();
+    check_highest();
     check_add();
+    check_subtract();
     check_range();
-    check_linear();
+    check_width();
     printf("ok\n");
 }
 
@@ -364,7 +405,7 @@ run_benchmark(struct ovs_cmdl_context *ctx)
     enum { N_ROUNDS = 21, N_VALUES = 4096 };
     int n = ctx->argc > 1 ? atoi(ctx->argv[1]) : 10000000;
     struct whole whole;
-    struct cost_hist *hist = whole_init(&whole, 0);
+    struct cost_hist *hist = whole_init(&whole);
     static uint64_t values[N_VALUES];
     double ns[N_ROUNDS];
 

@@ -25,7 +25,9 @@
 #include <stdlib.h>
 
 #include "cost-book.h"
+#include "latch.h"
 #include "openvswitch/dynamic-string.h"
+#include "ovs-rcu.h"
 #include "ovs-thread.h"
 #include "ovstest.h"
 #include "util.h"
@@ -36,33 +38,68 @@ enum {
 };
 
 static void
-format_group(const uint64_t numbers[2], struct ds *s)
+format(const uint64_t numbers[2], struct ds *s)
 {
     ds_put_format(s, "%"PRIu64"-%"PRIu64, numbers[0], numbers[1]);
 }
 
 static const struct cost_list list = {
-    .max = N_ROWS, .format_group = format_group,
+    .max = N_ROWS, .format = format,
 };
 
 /* How often each key has been counted. */
 static uint64_t truth[N_KEYS];
 
-/* Counts an event of 'key', or 'n_lost' lost ones, in '*keys'. */
+/* Counts a sample of 'key' that took 'ns' and stands for 'weight' events, or
+ * 'n_lost' lost ones, in '*keys'. */
 static void
-count(struct cost_keys **keys, uint64_t key, uint64_t ns, uint64_t n_lost)
+count_sample(struct cost_keys **keys, uint64_t key, uint64_t ns,
+             uint64_t weight, uint64_t n_lost)
 {
     struct cost_who who = {
         .id = key + 1, .name = "key", .numbers = { key, key + 1 },
     };
 
-    if (!*keys || !cost_keys_count(*keys, &list, &who, ns, n_lost)) {
+    if (!*keys || !cost_keys_count(*keys, &list, &who, ns, weight, n_lost)) {
         struct cost_keys *old = *keys;
 
         *keys = cost_keys_grow(old, list.max);
-        cost_keys_destroy(old);
-        ovs_assert(cost_keys_count(*keys, &list, &who, ns, n_lost));
+        if (old) {
+            cost_keys_free(old);
+        }
+        ovs_assert(cost_keys_count(*keys, &list, &who, ns, weight, n_lost));
     }
+}
+
+/* Counts an event of 'key' that took 'ns', or 'n_lost' lost ones. */
+static void
+count(struct cost_keys **keys, uint64_t key, uint64_t ns, uint64_t n_lost)
+{
+    count_sample(keys, key, ns, 1, n_lost);
+}
+
+/* Makes 'sketch' a copy of 'keys'. */
+static void
+read_keys(struct cost_sketch *sketch, const struct cost_keys *keys)
+{
+    memset(sketch, 0, sizeof *sketch);
+    cost_sketch_read(sketch, keys, N_ROWS);
+}
+
+/* Runs what RCU has postponed. */
+static void
+run_postponed(void)
+{
+    struct latch done;
+
+    latch_init(&done);
+    ovsrcu_postpone(latch_set, &done);
+    ovsrcu_quiesce_start();
+    while (!latch_is_set(&done)) {
+        xnanosleep(1000000);
+    }
+    ovsrcu_quiesce_end();
+    latch_destroy(&done);
 }
 
 static const struct cost_row *
@@ -107,11 +144,11 @@ check_exact(void)
             count(&keys, i, 1 + j, 0);
         }
     }
-    ovs_assert(cost_sketch_read(&old, keys));
+    read_keys(&old, keys);
     count(&keys, 100, 1000, 0);
     count(&keys, 7, 0, 5);
     count(&keys, 101, 3, 0);
-    ovs_assert(cost_sketch_read(&new, keys));
+    read_keys(&new, keys);
     ovs_assert(new.n == 101 && !new.floor && !new.other_ns);
     for (int i = 1; i < 100; i++) {
         check_row(&new, i, i, i * (i + 1) / 2, i, i == 7 ? 5 : 0);
@@ -187,7 +224,7 @@ check_stream(bool zipf)
         uint64_t key = zipf ? exp(u * log(N_KEYS)) - 1 : u * N_KEYS;
 
         if (i == N_EVENTS / 2) {
-            ovs_assert(cost_sketch_read(&old, keys));
+            read_keys(&old, keys);
             check_bounds(&old, i);
         }
         truth[key]++;
@@ -196,7 +233,7 @@ check_stream(bool zipf)
     }
 
     /* One thread: the rows share all events. */
-    ovs_assert(cost_sketch_read(&new, keys));
+    read_keys(&new, keys);
     check_bounds(&new, N_EVENTS);
     for (size_t i = 0; i < new.n; i++) {
         const struct cost_row *row = &new.rows[i];
@@ -213,7 +250,7 @@ check_stream(bool zipf)
 
     /* Several threads. */
     for (int i = 0; i < N_THREADS; i++) {
-        ovs_assert(cost_sketch_read(&one, threads[i]));
+        read_keys(&one, threads[i]);
         cost_sketch_add(&sum, &one, N_ROWS);
         cost_sketch_uninit(&one);
         cost_keys_destroy(threads[i]);
@@ -251,7 +288,7 @@ check_window(void)
 
     for (int i = 0; i < N_EVENTS; i++) {
         if (i == N_EVENTS / 2) {
-            ovs_assert(cost_sketch_read(&old, keys));
+            read_keys(&old, keys);
             memset(truth, 0, sizeof truth);
         }
 
@@ -263,7 +300,7 @@ check_window(void)
         truth[key]++;
         count(&keys, key, EVENT_NS, 0);
     }
-    ovs_assert(cost_sketch_read(&new, keys));
+    read_keys(&new, keys);
     cost_sketch_subtract(&new, &old);
     check_bounds(&new, UINT64_MAX);
     ovs_assert(find(&new, N_KEYS - 1));
@@ -287,6 +324,75 @@ check_text(void)
     ovs_assert(!strcmp(text, "12345678901234567890123456789012345..."));
 }
 
+/* Samples count as many times as they stand for; losses count as they are. */
+static void
+check_weights(void)
+{
+    struct cost_keys *keys = NULL;
+    struct cost_sketch old, new;
+
+    count_sample(&keys, 1, 100, 16, 0);
+    count_sample(&keys, 1, 50, 16, 0);
+    count_sample(&keys, 2, 7, 64, 0);
+    count_sample(&keys, 2, 0, 64, 3);
+    read_keys(&old, keys);
+    check_row(&old, 1, 32, 2400, 100, 0);
+    check_row(&old, 2, 64, 448, 7, 3);
+    ovs_assert(find(&old, 1)->n_samples == 2 && find(&old, 2)->n_samples == 1);
+
+    /* The interval may change. */
+    count_sample(&keys, 1, 30, 1, 0);
+    read_keys(&new, keys);
+    check_row(&new, 1, 33, 2430, 100, 0);
+    cost_sketch_add(&old, &new, N_ROWS);
+    check_row(&old, 1, 65, 4830, 100, 0);
+    ovs_assert(find(&old, 1)->n_samples == 5);
+    cost_sketch_uninit(&old);
+    read_keys(&old, keys);
+    count_sample(&keys, 1, 20, 16, 0);
+    cost_sketch_uninit(&new);
+    read_keys(&new, keys);
+    cost_sketch_subtract(&new, &old);
+    ovs_assert(new.n == 1 && find(&new, 1)->n_samples == 1);
+    check_row(&new, 1, 16, 320, 100, 0);
+
+    cost_sketch_uninit(&old);
+    cost_sketch_uninit(&new);
+    cost_keys_destroy(keys);
+}
+
+/* Samples of keys that have many rows' worth of competitors: whoever takes a
+ * row over starts with its events, as an error, and without samples. */
+static void
+check_weighted_bounds(void)
+{
+    enum { WEIGHT = 16 };
+    struct cost_keys *keys = NULL;
+    struct cost_sketch sketch;
+    uint64_t n = 0;
+
+    memset(truth, 0, sizeof truth);
+    for (int i = 0; i < N_EVENTS; i++) {
+        double u = next_random() / 4294967296.0;
+        uint64_t key = exp(u * log(N_KEYS)) - 1;
+
+        truth[key] += WEIGHT;
+        count_sample(&keys, key, EVENT_NS, WEIGHT, 0);
+    }
+    read_keys(&sketch, keys);
+    check_bounds(&sketch, (uint64_t) N_EVENTS * WEIGHT);
+    for (size_t i = 0; i < sketch.n; i++) {
+        const struct cost_row *row = &sketch.rows[i];
+
+        ovs_assert(row->n_samples * WEIGHT == row->events - row->error);
+        ovs_assert(row->time_ns == EVENT_NS * (row->events - row->error));
+        n += row->events;
+    }
+    ovs_assert(n == (uint64_t) N_EVENTS * WEIGHT);
+    cost_sketch_uninit(&sketch);
+    cost_keys_destroy(keys);
+}
+
 static atomic_bool stop = false;
 
 static void *
@@ -299,51 +405,86 @@ write_thread(void *keys_)
         for (int i = 0; i < 1000; i++) {
             count(&keys, next_random() % 1000, EVENT_NS, 0);
         }
+        ovsrcu_quiesce();
         atomic_read_relaxed(&stop, &done);
     } while (!done);
     return NULL;
 }
 
-/* A copy has each row as it was at one moment, and no key twice. */
+/* While another thread counts, a copy has no key twice, each with its own
+ * name, and numbers that only increase.  Afterwards, it is exact. */
 static void
 check_concurrent(void)
 {
     struct cost_keys *keys = NULL;
+    struct cost_sketch before, sketch;
     pthread_t thread;
+    uint64_t n = 0, time_ns;
 
     for (int i = 0; i < N_ROWS; i++) {
         count(&keys, i, EVENT_NS, 0);
     }
+    read_keys(&before, keys);
     thread = ovs_thread_create("writer", write_thread, keys);
     for (int i = 0; i < 2000; i++) {
-        struct cost_sketch sketch;
+        struct ds s = DS_EMPTY_INITIALIZER;
 
-        while (!cost_sketch_read(&sketch, keys)) {
-            cost_sketch_uninit(&sketch);
-        }
+        read_keys(&sketch, keys);
+        ovs_assert(sketch.n && sketch.n <= N_ROWS);
+        ovs_assert(sketch.floor >= before.floor
+                   && sketch.other_ns >= before.other_ns);
         find(&sketch, 0);
         for (size_t j = 0; j < sketch.n; j++) {
             const struct cost_row *row = &sketch.rows[j];
+            const struct cost_row *old = find(&before, row->id - 1);
 
-            ovs_assert(row->time_ns == EVENT_NS * (row->events - row->error));
+            ds_clear(&s);
+            format((uint64_t[]) { row->id - 1, row->id }, &s);
+            ovs_assert(!strcmp(row->group, ds_cstr(&s)));
+            ovs_assert(row->events >= row->error);
+            ovs_assert(!old || (row->error >= old->error
+                                && row->events >= old->events));
         }
-        cost_sketch_uninit(&sketch);
+        ds_destroy(&s);
+        cost_sketch_uninit(&before);
+        before = sketch;
+        ovsrcu_quiesce();
     }
     atomic_store_relaxed(&stop, true);
     xpthread_join(thread, NULL);
+    cost_sketch_uninit(&before);
+
+    read_keys(&sketch, keys);
+    time_ns = sketch.other_ns;
+    for (size_t i = 0; i < sketch.n; i++) {
+        const struct cost_row *row = &sketch.rows[i];
+
+        ovs_assert(row->time_ns == EVENT_NS * (row->events - row->error));
+        n += row->events;
+        time_ns += row->time_ns;
+    }
+    ovs_assert(sketch.n == N_ROWS && time_ns == EVENT_NS * n);
+    cost_sketch_uninit(&sketch);
     cost_keys_destroy(keys);
 }
 
 static void
 test_cost_sketch_main(int argc OVS_UNUSED, char *argv[])
 {
+    uint64_t used;
+
     set_program_name(argv[0]);
+    used = cost_memory_used();
     check_exact();
     check_stream(true);
     check_stream(false);
     check_window();
     check_text();
+    check_weights();
+    check_weighted_bounds();
     check_concurrent();
+    run_postponed();
+    ovs_assert(cost_memory_used() == used);
     printf("ok\n");
 }
 

@@ -19,7 +19,6 @@
 #include <config.h>
 #undef NDEBUG
 #include "cost.h"
-#include "cost-history.h"
 #include "cost-render.h"
 #include "cost-span.h"
 
@@ -29,7 +28,6 @@
 #include <stdlib.h>
 
 #include "command-line.h"
-#include "coverage.h"
 #include "latch.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/poll-loop.h"
@@ -47,11 +45,12 @@
     COLUMN(TOTAL, "total", NULL, 0, "All.")
 #define COUNTERS(COLUMN)                                                    \
     COLUMN(GOOD, "good", "result", 0, "Good.")                              \
-    COLUMN(BAD, "bad", "result", 0, "Bad.")
+    COLUMN(BAD, "bad", "result", 0, "Bad.")                                 \
+    COLUMN(SENT, "sent", "other", 0, "Sum of numbers.")
 
 enum { STAGES(COST_ENUM) N_STAGES };
 enum { COUNTERS(COST_ENUM) N_COUNTERS };
-enum { N_CLASSES = 3, LIMIT = 3 };
+enum { N_CLASSES = 3 };
 #define DETAILS_SUM 1000000000          /* Of the details of any event. */
 
 static void
@@ -82,20 +81,11 @@ static const struct cost_kind *const kinds[] = { &kind };
 static const struct cost_kind other_kind = { KIND("other", 2) };
 static const struct cost_kind *const other_kinds[] = { &other_kind };
 
-/* Events with tallies. */
-static const struct cost_kind rows_kind = {
-    KIND("rows", 2), .n_rows = 2, .row_stage = NUMBER, .row_limit = LIMIT
+/* Events that are not all timed. */
+static const struct cost_kind reasons_kind = {
+    KIND("reasons", 2), .n_reasons = 2
 };
-static const struct cost_kind *const rows_kinds[] = { &rows_kind };
-
-/* Events with keys, which those of BAD do not have. */
-static const struct cost_list shared_list = {
-    .name = "key", .max = 4, .shared = BAD
-};
-static const struct cost_kind shared_kind = {
-    KIND("shared", 0), .lists = &shared_list, .n_lists = 1
-};
-static const struct cost_kind *const shared_kinds[] = { &shared_kind };
+static const struct cost_kind *const reasons_kinds[] = { &reasons_kind };
 
 static void
 configure(bool enabled, int sample_interval)
@@ -121,14 +111,16 @@ get_details(uint64_t *details, const void *aux, size_t n)
 static void
 record(struct cost_recorder *recorder, size_t class, uint64_t number)
 {
+    struct cost_details details = { get_details, &number, DETAILS_SUM };
     struct cost_span span;
 
-    cost_span_init(&span);
     cost_span_begin(&span, recorder, 0);
     cost_lap(recorder->kind, FIRST);
     cost_outcome(recorder->kind, number % 2 ? BAD : GOOD);
-    cost_entry_add(&span.entry, NUMBER, number);
-    cost_span_end(&span, SECOND, class, get_details, &number, DETAILS_SUM);
+    if (span.recorder && span.sampled) {
+        cost_entry_add(&span.entry, NUMBER, number);
+    }
+    cost_span_end(&span, 0, SECOND, class, &details);
 }
 
 /* The only account of a kind, and the sum of its classes. */
@@ -145,11 +137,21 @@ read_kind(const struct cost_kind *const of[])
 
     cost_accounts_get(of, 1, NULL, 0, &r->all);
     ovs_assert(r->all.n == 1);
-    while (!cost_account_read(r->all.accounts[0], true, NULL, &r->reading)) {
-        ovsrcu_quiesce();
-    }
+    ovs_assert(cost_account_read(r->all.accounts[0], NULL, &r->reading));
     r->sum = cost_book_sum(&r->reading.total, COST_ALL_CLASSES);
     return r;
+}
+
+/* The same with the slowest events, at a time when no thread is busy. */
+static struct read *
+read_slowest(const struct cost_kind *const of[])
+{
+    struct cost_accounts all;
+
+    cost_accounts_get(of, 1, NULL, 0, &all);
+    ovs_assert(cost_accounts_take_slowest(all.accounts, all.n));
+    cost_accounts_put(&all);
+    return read_kind(of);
 }
 
 static void
@@ -171,7 +173,7 @@ read_count(void)
     return n;
 }
 
-/* Whatever a reader sees at any time must be in order. */
+/* All numbers agree when no thread records. */
 static void
 check_book(const struct cost_book *book)
 {
@@ -193,17 +195,24 @@ check_book(const struct cost_book *book)
         ovs_assert(total - first - second <= 2 * n);
         cost_block_destroy(block);
     }
-    for (size_t i = 0; i < book->n_slowest; i++) {
-        const struct cost_slow *slow = book->slowest[i];
+}
 
-        ovs_assert(slow->details[0] + slow->details[1] == DETAILS_SUM);
+/* A slow event is what it was. */
+static void
+check_slow(const struct cost_reading *reading)
+{
+    for (size_t i = 0; i < reading->n_slowest; i++) {
+        const struct cost_slow *slow = reading->slowest[i];
+        const uint64_t *details = &slow->stages[N_STAGES];
+
+        ovs_assert(details[0] + details[1] == DETAILS_SUM);
         ovs_assert(slow->known == (1 << FIRST | 1 << SECOND | 1 << NUMBER
                                    | 1 << TOTAL));
-        ovs_assert(slow->stages[NUMBER] == slow->details[0]);
+        ovs_assert(slow->stages[NUMBER] == details[0]);
         ovs_assert(slow->stages[TOTAL] == slow->total_ns);
         ovs_assert(slow->stages[FIRST] + slow->stages[SECOND]
                    <= slow->total_ns);
-        ovs_assert(!i || book->slowest[i - 1]->total_ns >= slow->total_ns);
+        ovs_assert(!i || reading->slowest[i - 1]->total_ns >= slow->total_ns);
     }
 }
 
@@ -263,34 +272,46 @@ join_writers(struct writer *writers, size_t n)
     }
 }
 
-/* Several threads write while one reads: every reading is in order, counts
- * never go back, and in the end not one is missing. */
+/* Several threads write while one reads: counts never go back, and in the end
+ * not one is missing. */
 static void
 check_concurrent_read(struct cost_account *account)
 {
     enum { N_WRITERS = 4, N_EVENTS = 50000 };
     struct writer writers[N_WRITERS];
     uint64_t seen = 0;
+    struct read *r;
 
     start_writers(writers, N_WRITERS, account, N_EVENTS, NULL);
     while (seen < N_WRITERS * N_EVENTS) {
-        struct read *r = read_kind(kinds);
-        uint64_t n = cost_block_events(r->sum);
-        uint64_t sum = 0;
+        uint64_t n, sum = 0;
 
+        r = read_kind(kinds);
+        n = cost_block_events(r->sum);
         ovs_assert(n >= seen);
         seen = n;
         for (size_t i = 0; i < r->reading.n_threads; i++) {
-            check_book(&r->reading.threads[i]);
-            sum += cost_book_events(&r->reading.threads[i],
+            sum += cost_book_events(&r->reading.threads[i].book,
                                     COST_ALL_CLASSES);
         }
         ovs_assert(sum == n);
-        check_book(&r->reading.total);
+        check_slow(&r->reading);
         read_free(r);
+        if (n % 2) {
+            struct cost_accounts all;
+
+            cost_accounts_get(kinds, 1, NULL, 0, &all);
+            cost_accounts_take_slowest(all.accounts, all.n);
+            cost_accounts_put(&all);
+        }
     }
     join_writers(writers, N_WRITERS);
-    ovs_assert(read_count() == N_WRITERS * N_EVENTS);
+    r = read_slowest(kinds);
+    ovs_assert(cost_block_events(r->sum) == N_WRITERS * N_EVENTS);
+    check_book(&r->reading.total);
+    ovs_assert(r->reading.n_slowest == COST_MAX_SLOWEST);
+    check_slow(&r->reading);
+    read_free(r);
 }
 
 /* Threads come and go, nothing gets lost, all end up as "exited". */
@@ -312,12 +333,13 @@ check_thread_exit(struct cost_account *account)
         }
     }
 
-    r = read_kind(kinds);
+    r = read_slowest(kinds);
     ovs_assert(r->reading.n_threads == 1);
     ovs_assert(!strcmp(r->reading.threads[0].name, "exited"));
-    ovs_assert(r->reading.total.n_slowest == COST_MAX_SLOWEST);
+    ovs_assert(r->reading.n_slowest == COST_MAX_SLOWEST);
     ovs_assert(cost_block_events(r->sum) == N_ROUNDS * N_WRITERS * N_EVENTS);
     check_book(&r->reading.total);
+    check_slow(&r->reading);
     read_free(r);
 }
 
@@ -338,7 +360,7 @@ check_same_name(struct cost_account *account)
     ovs_assert(r->reading.n_threads == 3);
     for (int i = 0; i < 2; i++) {
         ovs_assert(!strcmp(r->reading.threads[i].name, "same"));
-        ovs_assert(cost_book_events(&r->reading.threads[i], 0) == i + 1);
+        ovs_assert(cost_book_events(&r->reading.threads[i].book, 0) == i + 1);
     }
     ovs_assert(cost_block_events(r->sum) == 3);
     read_free(r);
@@ -351,46 +373,20 @@ check_concurrent_clear(struct cost_account *account)
 {
     enum { N_WRITERS = 4, N_EVENTS = 50000 };
     struct writer writers[N_WRITERS];
+    struct read *r;
 
     start_writers(writers, N_WRITERS, account, N_EVENTS, NULL);
     for (int i = 0; i < 200; i++) {
-        struct read *r;
-
         ovs_assert(cost_accounts_clear(kinds, 1, NULL) == 1);
         r = read_kind(kinds);
-        check_book(&r->reading.total);
+        ovs_assert(cost_block_events(r->sum) <= N_WRITERS * N_EVENTS);
         read_free(r);
     }
     join_writers(writers, N_WRITERS);
     cost_accounts_clear(kinds, 1, NULL);
-    ovs_assert(read_count() == 0);
-}
-
-/* A reader asks a writer that never rests for a copy, and gives up if it is
- * stopped in the middle of an event, for as long as that is so. */
-static void
-check_stopped(struct cost_account *account)
-{
-    struct cost_recorder *recorder = cost_recorder_create(account, "main");
-    struct cost_data *data;
-    struct cost_reading reading;
-    struct cost_accounts all;
-    uint32_t seq;
-
-    record(recorder, 0, 1);
-    data = ovsrcu_get(struct cost_data *, &recorder->data);
-    atomic_read(&data->latest->seq, &seq);
-    atomic_store(&data->latest->seq, seq + 1);
-    cost_accounts_get(kinds, 1, NULL, 0, &all);
-    ovs_assert(!cost_account_read(all.accounts[0], true, NULL, &reading));
-
-    /* It goes on, and leaves a copy for the reader that is gone: the next one
-     * takes no notice of it. */
-    atomic_store(&data->latest->seq, seq + 2);
-    record(recorder, 0, 2);
-    record(recorder, 0, 3);
-    cost_accounts_put(&all);
-    ovs_assert(read_count() == 3);
+    r = read_slowest(kinds);
+    ovs_assert(!cost_block_events(r->sum) && !r->reading.n_slowest);
+    read_free(r);
 }
 
 /* Moves the test clock by 'ns' whenever it is read for 'event'. */
@@ -410,12 +406,10 @@ check_nesting(struct cost_account *account)
     struct read *r;
 
     set_clock("event", 1000);
-    cost_span_init(&outer);
-    cost_span_init(&inner);
     cost_span_begin(&outer, recorder, 0);
     cost_span_begin(&inner, recorder, 0);
     cost_lap(&kind, FIRST);
-    cost_span_end(&inner, SECOND, 1, NULL, NULL, 0);
+    cost_span_end(&inner, 0, SECOND, 1, NULL);
     cost_lap(&kind, FIRST);
 
     /* Cancelled ones do not count at all. */
@@ -423,10 +417,10 @@ check_nesting(struct cost_account *account)
     cost_span_cancel(&inner);
     ovs_assert(cost_span_is_running());
     cost_span_exclude(100);
-    cost_span_end(&outer, SECOND, 0, NULL, NULL, 0);
-    ovs_assert(!cost_thread_get()->span && !cost_span_is_running());
+    cost_span_end(&outer, 0, SECOND, 0, NULL);
+    ovs_assert(!*cost_innermost_get() && !cost_span_is_running());
 
-    r = read_kind(kinds);
+    r = read_slowest(kinds);
     ovs_assert(cost_block_events(r->sum) == 2);
     block = r->reading.total.classes[1];
     ovs_assert(cost_hist_sum(&block->hists[FIRST]) == 1000
@@ -441,9 +435,9 @@ check_nesting(struct cost_account *account)
                && cost_hist_sum(&block->hists[TOTAL]) == 3900);
 
     /* The slowest say how much that was. */
-    ovs_assert(r->reading.total.n_slowest == 2);
+    ovs_assert(r->reading.n_slowest == 2);
     for (size_t i = 0; i < 2; i++) {
-        const struct cost_slow *slow = r->reading.total.slowest[i];
+        const struct cost_slow *slow = r->reading.slowest[i];
 
         ovs_assert(slow->excluded_ns == (slow->class ? 0 : 3100));
     }
@@ -474,7 +468,7 @@ check_points(struct cost_account *account)
     cost_entry_add(&span.entry, NUMBER, 8);
     cost_span_finish(&span, 2000, 2, NULL, NULL);
 
-    r = read_kind(kinds);
+    r = read_slowest(kinds);
     block = r->reading.total.classes[2];
     ovs_assert(cost_block_events(block) == 2);
     ovs_assert(cost_block_counter(block, GOOD) == 3);
@@ -484,7 +478,7 @@ check_points(struct cost_account *account)
                && cost_hist_sum(&block->hists[NUMBER]) == 15
                && cost_hist_sum(&block->hists[TOTAL]) == 310
                && cost_hist_count(&block->hists[TOTAL]) == 1);
-    ovs_assert(r->reading.total.n_slowest == 1);
+    ovs_assert(r->reading.n_slowest == 1);
     read_free(r);
 }
 
@@ -499,14 +493,13 @@ check_excluded(struct cost_account *account)
     struct read *r;
 
     set_clock("event", COST_CLOCK_MAX_NS + 1000);
-    cost_span_init(&span);
     cost_span_begin(&span, recorder, 0);
     cost_span_exclude(COST_CLOCK_MAX_NS + 1);
-    cost_span_end(&span, SECOND, 0, NULL, NULL, 0);
+    cost_span_end(&span, 0, SECOND, 0, NULL);
 
-    r = read_kind(kinds);
-    slow = r->reading.total.slowest[0];
-    ovs_assert(r->reading.total.n_slowest == 1);
+    r = read_slowest(kinds);
+    slow = r->reading.slowest[0];
+    ovs_assert(r->reading.n_slowest == 1);
     ovs_assert(slow->total_ns == 999 && slow->excluded_ns == 0);
     read_free(r);
 }
@@ -525,10 +518,10 @@ check_slowest(struct cost_account *account)
         cost_entry_add(&entry, TOTAL, (i * 7919 % 1000 + 1) * 1000000);
         cost_record(recorder, &entry, NULL, NULL, NULL);
     }
-    r = read_kind(kinds);
-    ovs_assert(r->reading.total.n_slowest == COST_MAX_SLOWEST);
+    r = read_slowest(kinds);
+    ovs_assert(r->reading.n_slowest == COST_MAX_SLOWEST);
     for (size_t i = 0; i < COST_MAX_SLOWEST; i++) {
-        ovs_assert(r->reading.total.slowest[i]->total_ns
+        ovs_assert(r->reading.slowest[i]->total_ns
                    == (1000 - i) * 1000000);
     }
     read_free(r);
@@ -542,12 +535,11 @@ measure(struct cost_recorder *recorder, uint64_t first, uint64_t second)
     struct cost_span span;
 
     set_clock("other", first);
-    cost_span_init(&span);
     cost_span_begin(&span, recorder, 0);
     cost_lap(&other_kind, FIRST);
     set_clock("other", span.sampled ? second : first + second);
-    cost_span_end(&span, SECOND, 0, NULL, NULL, 0);
-    return span.sampled && !span.watched;
+    cost_span_end(&span, 0, SECOND, 0, NULL);
+    return span.sampled && !span.entry.watched;
 }
 
 /* Of 16 events that follow one of the slowest, the stages are known if they
@@ -574,13 +566,13 @@ check_watched(struct cost_account *unused OVS_UNUSED)
     }
     n_sampled += measure(recorder, 2000, 3000);
 
-    r = read_kind(other_kinds);
+    r = read_slowest(other_kinds);
     ovs_assert(cost_book_events(&r->reading.total, 0) == 39);
     ovs_assert(cost_hist_count(&r->sum->hists[TOTAL]) == 39);
     ovs_assert(cost_hist_count(&r->sum->hists[FIRST]) == n_sampled
                && cost_hist_count(&r->sum->hists[SECOND]) == n_sampled);
-    slow = r->reading.total.slowest;
-    ovs_assert(r->reading.total.n_slowest == 2);
+    slow = r->reading.slowest;
+    ovs_assert(r->reading.n_slowest == 2);
     ovs_assert(slow[0]->total_ns == 7000 && slow[0]->stages[FIRST] == 3000
                && slow[0]->stages[SECOND] == 4000
                && slow[0]->known == (1u << FIRST | 1u << SECOND
@@ -592,135 +584,54 @@ check_watched(struct cost_account *unused OVS_UNUSED)
     cost_account_destroy(account);
 }
 
-/* Losses whose keys are not known are shared out in each thread, running or
- * not, as the events are that it has. */
+/* All events are counted, whether they are timed or not, with their class and
+ * what is counted of each, before and after a clear. */
 static void
-check_shared(struct cost_account *unused OVS_UNUSED)
-{
-    static const struct cost_top spec = { .what = "key", .by = COST_BY_KEY };
-    static const uint64_t shared[] = { 75, 30, 0 };
-    struct cost_account *account = cost_account_create(&shared_kind, "shared",
-                                                       NULL);
-    struct cost_recorder *threads[3];
-
-    for (size_t i = 0; i < ARRAY_SIZE(threads); i++) {
-        /* Events for each key, and losses. */
-        static const uint64_t n[][4] = {
-            { 30, 10, 0, 100 }, { 0, 7, 0, 5 }, { 0, 1, 9, 0 },
-        };
-
-        threads[i] = cost_recorder_create(account, "main");
-        for (uint64_t key = 0; key < 3; key++) {
-            const struct cost_who who = { .id = key + 1, .name = "key" };
-
-            for (uint64_t j = 0; j < n[i][key]; j++) {
-                record(threads[i], 0, 0);
-                cost_count_who(threads[i], 0, &who, 1, 0);
-            }
-        }
-        cost_count(threads[i], 0, BAD, n[i][3]);
-    }
-    for (size_t i = 0; i < 2; i++) {
-        struct cost_sketch top = { .n = 0 };
-        struct read *r = read_kind(shared_kinds);
-
-        for (size_t j = 0; j < r->reading.n_threads; j++) {
-            cost_top_add(&top, &spec, &r->reading.threads[j], "");
-        }
-        ovs_assert(top.n == ARRAY_SIZE(shared));
-        for (size_t j = 0; j < top.n; j++) {
-            ovs_assert(top.rows[j].shared == shared[j] && !top.rows[j].lost);
-        }
-        cost_sketch_uninit(&top);
-        read_free(r);
-        cost_recorder_destroy(threads[0]);
-        threads[0] = cost_recorder_create(account, "main");
-    }
-    cost_account_destroy(account);
-}
-
-/* Tallies are exact, whether an event is timed or not. */
-static void
-check_tally(struct cost_account *unused OVS_UNUSED)
-{
-    static const uint64_t numbers[] = { 3, 0, 3, 4, 1, 100 };
-    struct cost_account *account = cost_account_create(&rows_kind, "tally",
-                                                       NULL);
-    struct cost_recorder *recorder = cost_recorder_create(account, "main");
-    const struct cost_hist *hist;
-    struct read *r;
-
-    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-        struct cost_entry entry;
-
-        for (int j = 0; j < 10; j++) {
-            cost_tally(recorder, i % 2, GOOD, numbers[i], LIMIT);
-        }
-        cost_entry_init(&entry, i % 2);
-        entry.counter = GOOD;
-        cost_entry_add(&entry, NUMBER, numbers[i]);
-        if (i >= 3) {
-            cost_entry_add(&entry, TOTAL, 1000 * i);
-        }
-        cost_record(recorder, &entry, NULL, NULL, NULL);
-    }
-    cost_count(recorder, 0, BAD, 7);
-
-    r = read_kind(rows_kinds);
-    ovs_assert(cost_block_events(r->sum) == 66);
-    ovs_assert(cost_book_events(&r->reading.total, 0) == 33);
-    ovs_assert(cost_block_counter(r->reading.total.classes[1], GOOD) == 33);
-    ovs_assert(cost_block_counter(r->reading.total.classes[0], BAD) == 7);
-    hist = &r->sum->hists[NUMBER];
-    ovs_assert(cost_hist_count(hist) == 66 && cost_hist_sum(hist) == 11 * 111
-               && !cost_hist_min(hist) && cost_hist_max(hist) == 100);
-    ovs_assert(cost_hist_get(hist, 0) == 11 && cost_hist_get(hist, 1) == 11
-               && !cost_hist_get(hist, 2) && cost_hist_get(hist, 3) == 22
-               && cost_hist_get(hist, 4) == 22);
-    hist = &r->sum->hists[TOTAL];
-    ovs_assert(cost_hist_count(hist) == 3 && cost_hist_sum(hist) == 12000);
-    ovs_assert(r->reading.total.n_slowest == 2);
-    read_free(r);
-    cost_account_destroy(account);
-}
-
-/* A tally belongs to its row and class, and to what has not been cleared:
- * where the one before it was counted does not matter. */
-static void
-check_tally_rows(struct cost_account *unused OVS_UNUSED)
+check_untimed(struct cost_account *unused OVS_UNUSED)
 {
     static const struct {
         uint32_t class;
-        size_t row;
+        size_t reason;
         uint64_t number;
     } events[] = {
-        { 0, GOOD, 1 }, { 0, BAD, 1 }, { 0, BAD, 2 }, { 0, BAD, 3 },
+        { 0, GOOD, 1 }, { 0, BAD, 1 }, { 0, BAD, 20 }, { 0, BAD, 0 },
         { N_CLASSES - 1, BAD, 2 }, { N_CLASSES + 3, BAD, 2 },
         { N_CLASSES + 3, BAD, 3 }, { 0, GOOD, 1 },
     };
-    struct cost_account *account = cost_account_create(&rows_kind, "rows",
-                                                       NULL);
+    struct cost_account *account = cost_account_create(&reasons_kind,
+                                                       "untimed", NULL);
     struct cost_recorder *recorder = cost_recorder_create(account, "main");
 
     for (int i = 0; i < 3; i++) {
+        uint64_t counts[N_COUNTERS] = { [SENT] = 100 };
+        struct cost_entry entry;
         struct cost_book *book;
         struct read *r;
 
         for (size_t j = 0; j < ARRAY_SIZE(events); j++) {
-            cost_tally(recorder, events[j].class, events[j].row,
-                       events[j].number, LIMIT);
+            cost_count_event(recorder, events[j].class, events[j].reason,
+                             SENT, events[j].number);
         }
-        r = read_kind(rows_kinds);
+        cost_entry_init(&entry, 0);
+        entry.counter = GOOD;
+        cost_entry_add(&entry, TOTAL, 1000);
+        cost_entry_add(&entry, NUMBER, 100);
+        cost_record(recorder, &entry, counts, NULL, NULL);
+        r = read_slowest(reasons_kinds);
         book = &r->reading.total;
-        ovs_assert(cost_block_counter(book->classes[0], GOOD) == 2);
+        ovs_assert(cost_block_counter(book->classes[0], GOOD) == 3);
         ovs_assert(cost_block_counter(book->classes[0], BAD) == 3);
+        ovs_assert(!book->classes[1]);
         ovs_assert(!cost_block_counter(book->classes[N_CLASSES - 1], GOOD));
         ovs_assert(cost_block_counter(book->classes[N_CLASSES - 1], BAD) == 3);
-        ovs_assert(cost_hist_count(&r->sum->hists[NUMBER]) == 8
-                   && cost_hist_sum(&r->sum->hists[NUMBER]) == 15);
+        ovs_assert(cost_block_counter(r->sum, SENT) == 130);
+        ovs_assert(cost_block_events(r->sum) == 9);
+        ovs_assert(cost_hist_count(&r->sum->hists[NUMBER]) == 1
+                   && cost_hist_count(&r->sum->hists[TOTAL]) == 1);
+        ovs_assert(r->reading.n_slowest == 1);
         read_free(r);
 
-        cost_accounts_clear(rows_kinds, 1, NULL);
+        cost_accounts_clear(reasons_kinds, 1, NULL);
         if (i) {
             ovsrcu_quiesce();
         }
@@ -728,13 +639,10 @@ check_tally_rows(struct cost_account *unused OVS_UNUSED)
     cost_account_destroy(account);
 }
 
-/* Numbers count further than the 32 bits that each has at first. */
+/* Counts exceed the 32 bits that they have at first. */
 static void
 check_wide(struct cost_account *account)
 {
-    const uint64_t huge = UINT64_C(1) << 32;
-    struct cost_account *tallied = cost_account_create(&rows_kind, "tally",
-                                                       NULL);
     struct cost_recorder *recorder = cost_recorder_create(account, "main");
     struct cost_entry entry;
     struct cost_data *data;
@@ -743,108 +651,77 @@ check_wide(struct cost_account *account)
 
     /* As if so many events had been recorded. */
     cost_entry_init(&entry, 0);
+    entry.counter = GOOD;
     cost_entry_add(&entry, TOTAL, 1000);
-    cost_record(recorder, &entry, NULL, NULL, NULL);
-    data = ovsrcu_get(struct cost_data *, &recorder->data);
-    hist = &data->latest->hists[TOTAL];
-    ovs_assert(!hist->wide);
-    atomic_store((atomic_uint32_t *) hist->buckets
-                 + cost_hist_bucket(1000) - hist->first, UINT32_MAX - 1);
-    cost_store(&data->latest->n_events, UINT32_MAX - 1);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < COST_MAX_SLOWEST; i++) {
         cost_record(recorder, &entry, NULL, NULL, NULL);
-        ovs_assert(data->latest->hists[TOTAL].wide);
+    }
+    data = ovsrcu_get(struct cost_data *, &recorder->data);
+    hist = data->latest->total;
+    ovs_assert(!hist->wide);
+    cost_hist_add_bucket(hist, cost_hist_bucket(1000),
+                         UINT32_MAX - 10 - COST_MAX_SLOWEST);
+    ovs_assert(cost_record_total(recorder, 0, GOOD, 1000));
+    cost_record(recorder, &entry, NULL, NULL, NULL);
+    ovs_assert(data->latest->total->wide);
+    for (int i = 0; i < 10; i++) {
+        ovs_assert(cost_record_total(recorder, 0, GOOD, 1000));
+        cost_record(recorder, &entry, NULL, NULL, NULL);
     }
     r = read_kind(kinds);
-    ovs_assert(cost_hist_count(&r->sum->hists[TOTAL]) == huge + 1);
-    ovs_assert(cost_block_events(r->sum) == huge + 1);
+    ovs_assert(cost_block_events(r->sum)
+               == (UINT64_C(1) << 32) - 1 - 10 + 2 + 20);
+    ovs_assert(cost_block_counter(r->sum, GOOD) == COST_MAX_SLOWEST + 22);
     read_free(r);
-
-    recorder = cost_recorder_create(tallied, "main");
-    cost_tally(recorder, 0, GOOD, 2, LIMIT);
-    data = ovsrcu_get(struct cost_data *, &recorder->data);
-    atomic_store(&cost_block_tally(data->latest, GOOD)[2], UINT32_MAX - 1);
-    data->n_max = INT32_MAX;
-    entry.counter = GOOD;
-    cost_entry_add(&entry, NUMBER, 2);
-    for (int i = 0; i < 3; i++) {
-        cost_record(recorder, &entry, NULL, NULL, NULL);
-        cost_tally(recorder, 0, GOOD, 2, LIMIT);
-    }
-    r = read_kind(rows_kinds);
-    ovs_assert(cost_block_counter(r->sum, GOOD) == huge + 4);
-    ovs_assert(cost_hist_sum(&r->sum->hists[NUMBER]) == 2 * (huge + 4));
-    ovs_assert(cost_block_events(r->sum) == huge + 4);
-    ovs_assert(cost_hist_count(&r->sum->hists[TOTAL]) == 3);
-    read_free(r);
-    cost_account_destroy(tallied);
 }
 
 /* An event that began while accounting was off counts if it is on when the
  * event ends, and the next one does not if it is off again. */
 static void
-check_tally_off(struct cost_account *unused OVS_UNUSED)
+check_untimed_off(struct cost_account *unused OVS_UNUSED)
 {
-    struct cost_account *account = cost_account_create(&rows_kind, "tally",
-                                                       NULL);
+    struct cost_account *account = cost_account_create(&reasons_kind,
+                                                       "untimed", NULL);
     struct cost_recorder *recorder = cost_recorder_create(account, "main");
     struct read *r;
 
     for (int i = 0; i < 3; i++) {
         configure(false, 1);
         if (cost_sample(recorder, 0)) {
-            cost_tally_stop(recorder);
+            cost_pause(recorder);
         }
         configure(true, 1);
-        cost_tally(recorder, 0, GOOD, 1, LIMIT);
+        cost_count_event(recorder, 0, GOOD, SENT, 1);
         configure(false, 1);
         for (int j = 0; j < 10; j++) {
             if (cost_sample(recorder, 0)) {
-                cost_tally_stop(recorder);
+                cost_pause(recorder);
             }
-            cost_tally(recorder, 0, GOOD, 1, LIMIT);
+            cost_count_event(recorder, 0, GOOD, SENT, 1);
         }
     }
 
-    r = read_kind(rows_kinds);
+    r = read_kind(reasons_kinds);
     ovs_assert(cost_block_events(r->sum) == 3);
     read_free(r);
     cost_account_destroy(account);
 }
 
-/* In lib/cost-span.c. */
-extern struct coverage_counter counter_cost_refused;
-
-/* Returns how many laps and outcomes of the calling thread have been refused
- * since this was last called. */
-static unsigned int
-n_refused(void)
-{
-    return counter_cost_refused.count();
-}
-
-/* What is for an event of another kind is refused. */
+/* What is for an event of another kind is ignored. */
 static void
-check_refused(struct cost_account *account)
+check_other_kind(struct cost_account *account)
 {
     struct cost_recorder *recorder = cost_recorder_create(account, "main");
     struct cost_span span;
     struct read *r;
 
-    n_refused();
-    cost_span_init(&span);
     cost_span_begin(&span, recorder, 0);
     cost_lap(&other_kind, FIRST);
     cost_outcome(&other_kind, BAD);
-    ovs_assert(n_refused() == 2);
     cost_outcome(&kind, GOOD);
-    cost_span_end(&span, SECOND, 0, NULL, NULL, 0);
-    ovs_assert(n_refused() == 0);
-
-    /* Without a span there is nothing to be refused. */
+    cost_span_end(&span, 0, SECOND, 0, NULL);
     cost_lap(&other_kind, FIRST);
     cost_outcome(&other_kind, BAD);
-    ovs_assert(n_refused() == 0);
 
     r = read_kind(kinds);
     ovs_assert(!cost_hist_count(&r->sum->hists[FIRST]));
@@ -853,7 +730,7 @@ check_refused(struct cost_account *account)
     read_free(r);
 }
 
-/* Of events that follow each other, the end of one is the start of the
+/* Of events that follow each other, the end of one may be the start of the
  * next. */
 static void
 check_next(struct cost_account *account)
@@ -862,27 +739,24 @@ check_next(struct cost_account *account)
     struct cost_recorder *recorder = cost_recorder_create(account, "main");
     struct cost_span outer, span;
     const struct cost_hist *hist;
+    uint64_t now;
     struct read *r;
 
     set_clock("event", 1000);
-    cost_span_init(&outer);
     cost_span_begin(&outer, recorder, 0);
-    cost_span_init(&span);
-    cost_span_close(&span);
+    now = cost_span_now(&outer);
     for (int i = 0; i < N_EVENTS; i++) {
-        cost_span_begin(&span, recorder, 0);
+        cost_span_begin(&span, recorder, now);
         if (i % 4 == 3) {
             cost_span_cancel(&span);
-            cost_span_close(&span);
+            now = 0;
         } else {
-            cost_span_leave(&span, SECOND, 1, NULL, NULL, 0);
-            ovs_assert(cost_thread_get()->span == &outer);
+            now = cost_span_now(&outer);
+            cost_span_end(&span, now, SECOND, 1, NULL);
         }
+        ovs_assert(*cost_innermost_get() == &outer);
     }
-    cost_span_close(&span);
-    cost_span_close(&span);
-    ovs_assert(cost_thread_get()->span == &outer);
-    cost_span_end(&outer, SECOND, 0, NULL, NULL, 0);
+    cost_span_end(&outer, 0, SECOND, 0, NULL);
 
     r = read_kind(kinds);
     ovs_assert(cost_book_events(&r->reading.total, 0) == 1);
@@ -890,21 +764,11 @@ check_next(struct cost_account *account)
     ovs_assert(cost_hist_count(hist) == N_EVENTS * 3 / 4);
     ovs_assert(cost_hist_min(hist) == 1000 && cost_hist_max(hist) == 1000);
 
-    /* All but those readings that begin an event which follows none. */
+    /* One reading before the first event, one before each event that follows a
+     * cancelled one, and one at the end. */
     hist = &r->reading.total.classes[0]->hists[TOTAL];
     ovs_assert(cost_hist_sum(hist) == (N_EVENTS / 4 + 1) * 1000);
     read_free(r);
-
-    /* An event that was left open ends even if accounting is turned off. */
-    cost_span_begin(&span, recorder, 0);
-    cost_span_leave(&span, SECOND, 2, NULL, NULL, 0);
-    configure(false, 1);
-    cost_span_begin(&span, recorder, 0);
-    cost_span_leave(&span, SECOND, 2, NULL, NULL, 0);
-    cost_span_close(&span);
-    configure(true, 1);
-    ovs_assert(!cost_thread_get()->span);
-    ovs_assert(read_count() == N_EVENTS * 3 / 4 + 2);
 }
 
 /* Turning accounting off and on, also in the middle of an event. */
@@ -914,8 +778,6 @@ check_off(struct cost_account *account)
     struct cost_recorder *recorder = cost_recorder_create(account, "main");
     struct cost_span outer, inner;
 
-    cost_span_init(&outer);
-    cost_span_init(&inner);
     record(recorder, 0, 1);
     configure(false, 1);
     record(recorder, 0, 2);
@@ -926,25 +788,25 @@ check_off(struct cost_account *account)
     cost_span_begin(&outer, recorder, 0);
     configure(true, 1);
     cost_span_begin(&inner, recorder, 0);
-    cost_span_end(&inner, SECOND, 0, NULL, NULL, 0);
+    cost_span_end(&inner, 0, SECOND, 0, NULL);
     cost_lap(&kind, FIRST);
-    cost_span_end(&outer, SECOND, 0, NULL, NULL, 0);
+    cost_span_end(&outer, 0, SECOND, 0, NULL);
     ovs_assert(read_count() == 2);
 
-    /* On, then off: the outer event is. */
+    /* On, then off: the outer event is, and what happens in an inner one is
+     * taken for its own. */
     cost_span_begin(&outer, recorder, 0);
     configure(false, 1);
     cost_span_begin(&inner, recorder, 0);
-    cost_lap(&kind, FIRST);
     cost_outcome(&kind, BAD);
-    cost_span_end(&inner, SECOND, 0, NULL, NULL, 0);
-    cost_span_end(&outer, SECOND, 0, NULL, NULL, 0);
+    cost_span_end(&inner, 0, SECOND, 0, NULL);
+    cost_span_end(&outer, 0, SECOND, 0, NULL);
     ovs_assert(read_count() == 3);
-    ovs_assert(!cost_thread_get()->span);
+    ovs_assert(!*cost_innermost_get());
 
     struct read *r = read_kind(kinds);
 
-    ovs_assert(cost_block_counter(r->sum, BAD) == 1);
+    ovs_assert(cost_block_counter(r->sum, BAD) == 2);
     read_free(r);
     configure(true, 1);
 }
@@ -994,7 +856,7 @@ read_sum(const char *name, uint64_t *total, uint64_t *n_deleted)
     for (size_t i = 0; i < all.n; i++) {
         struct cost_reading reading;
 
-        ovs_assert(cost_account_read(all.accounts[i], false, NULL, &reading));
+        ovs_assert(cost_account_read(all.accounts[i], NULL, &reading));
         *total += cost_book_events(&reading.total, COST_ALL_CLASSES);
         cost_reading_uninit(&reading);
     }
@@ -1196,34 +1058,34 @@ check_window(const struct event *events, size_t n, long long int last_ms,
              uint64_t tick)
 {
     uint64_t count = 0, sum = 0, min = UINT64_MAX, max = 0;
+    struct cost_reading slow = { .n_slowest = 0 };
     const struct cost_hist *hist;
-    struct cost_book book, slow;
     struct cost_accounts all;
     struct cost_block *block;
+    struct cost_book book;
 
     cost_accounts_get(kinds, 1, NULL, last_ms, &all);
     ovs_assert(all.from.number == tick);
-    cost_book_init(&book, &kind, "");
-    cost_book_init(&slow, &kind, "");
+    ovs_assert(cost_accounts_take_slowest(all.accounts, all.n));
+    cost_book_init(&book, &kind);
     for (size_t i = 0; i < all.n; i++) {
         struct cost_reading reading;
         uint64_t n_events = 0;
 
-        ovs_assert(cost_account_read(all.accounts[i], true, &all.from,
-                                           &reading));
+        ovs_assert(cost_account_read(all.accounts[i], &all.from, &reading));
         ovs_assert(!tick || reading.elapsed_ms >= 0);
         for (size_t j = 0; j < reading.n_threads; j++) {
-            n_events += cost_book_events(&reading.threads[j], 0);
+            n_events += cost_book_events(&reading.threads[j].book, 0);
         }
         ovs_assert(cost_book_events(&reading.total, 0) == n_events);
         cost_book_add(&book, &reading.total);
         if (!strcmp(reading.name, "test")) {
-            cost_book_add(&slow, &reading.total);
+            slow = reading;
+        } else {
+            cost_reading_uninit(&reading);
         }
-        cost_reading_uninit(&reading);
     }
     cost_book_add(&book, &all.deleted[0].book);
-    cost_accounts_put(&all);
 
     for (size_t i = 0; i < n; i++) {
         size_t rank = 0;
@@ -1260,7 +1122,8 @@ check_window(const struct event *events, size_t n, long long int last_ms,
     }
     cost_block_destroy(block);
     cost_book_uninit(&book);
-    cost_book_uninit(&slow);
+    cost_reading_uninit(&slow);
+    cost_accounts_put(&all);
 }
 
 /* The numbers of the last seconds or minutes are right while threads, accounts
@@ -1346,10 +1209,10 @@ check_windows(struct cost_account *account)
     free(events);
 }
 
-/* The numbers of 64 ports that 8 threads send to take less than 6 MB, with all
- * copies. */
+/* The windows of 64 ports that 8 threads send to take less than 25 MB, with
+ * what the threads have. */
 static void
-check_history_memory(struct cost_account *unused OVS_UNUSED)
+check_window_memory(struct cost_account *unused OVS_UNUSED)
 {
     enum { N_PORTS = 64, N_THREADS = 8, N_EVENTS = 100 };
     struct cost_recorder *recorders[N_PORTS * N_THREADS];
@@ -1390,7 +1253,7 @@ check_history_memory(struct cost_account *unused OVS_UNUSED)
         ovsrcu_quiesce();
     }
     after = cost_memory_used();
-    ovs_assert(after - before < 6 * 1024 * 1024);
+    ovs_assert(after - before < COST_WINDOW_MAX * 5 / 4);
     for (size_t i = 0; i < N_PORTS; i++) {
         cost_account_destroy(accounts[i]);
     }
@@ -1399,13 +1262,14 @@ check_history_memory(struct cost_account *unused OVS_UNUSED)
 /* If copies take too much, those of the oldest ticks are gone: the numbers of
  * the last minutes are right, but of fewer minutes. */
 static void
-check_history_limit(struct cost_account *unused OVS_UNUSED)
+check_window_limit(struct cost_account *unused OVS_UNUSED)
 {
-    enum { N_RECORDERS = 512, N_TICKS = 110 };
+    enum { N_RECORDERS = 256, N_TICKS = 110 };
     struct cost_account *account = cost_account_create(&other_kind, "limit",
                                                        NULL);
     struct cost_recorder *recorders[N_RECORDERS];
     long long int least_ms = LLONG_MAX;
+    uint64_t before;
 
     for (size_t i = 0; i < N_RECORDERS; i++) {
         recorders[i] = cost_recorder_create(account, "thread");
@@ -1419,6 +1283,8 @@ check_history_limit(struct cost_account *unused OVS_UNUSED)
             cost_record(recorders[i], &entry, NULL, NULL, NULL);
         }
     }
+    ovsrcu_quiesce();
+    before = cost_memory_used();
     for (int tick = 0; tick < N_TICKS; tick++) {
         struct cost_reading reading;
         struct cost_accounts all;
@@ -1428,11 +1294,10 @@ check_history_limit(struct cost_account *unused OVS_UNUSED)
         }
         timeval_warp(COST_TICK_MS);
         cost_accounts_copy();
-        ovs_assert(cost_history_size() < COST_HISTORY_MAX * 5 / 4);
+        ovs_assert(cost_memory_used() < before + COST_WINDOW_MAX * 5 / 4);
 
         cost_accounts_get(other_kinds, 1, "limit", 900000, &all);
-        ovs_assert(cost_account_read(all.accounts[0], false, &all.from,
-                                     &reading));
+        ovs_assert(cost_account_read(all.accounts[0], &all.from, &reading));
         if (all.from.number && reading.since_us == all.from.us) {
             ovs_assert(cost_book_events(&reading.total, 0) * COST_TICK_MS
                        == N_RECORDERS * reading.elapsed_ms);
@@ -1442,8 +1307,78 @@ check_history_limit(struct cost_account *unused OVS_UNUSED)
         cost_accounts_put(&all);
         ovsrcu_quiesce();
     }
-    ovs_assert(least_ms >= 60000 && least_ms < 900000);
+    ovs_assert(least_ms >= 10000 && least_ms < 900000);
     cost_account_destroy(account);
+}
+
+/* Of more accounts than are copied, those that are active have windows.  One
+ * that becomes active has a window since it was copied first, and one that was
+ * deleted is in no window that it was not copied for. */
+static void
+check_window_accounts(struct cost_account *unused OVS_UNUSED)
+{
+    enum { N_ACCOUNTS = 400, N_ACTIVE = 256 };
+    struct cost_account *accounts[N_ACCOUNTS];
+    struct cost_recorder *recorders[N_ACCOUNTS];
+    struct cost_accounts all;
+
+    for (size_t i = 0; i < N_ACCOUNTS; i++) {
+        char name[16];
+
+        snprintf(name, sizeof name, "port%03"PRIuSIZE, i);
+        accounts[i] = cost_account_create(&other_kind, name, NULL);
+        recorders[i] = cost_recorder_create(accounts[i], "thread");
+    }
+    for (int tick = 0; tick < 4; tick++) {
+        for (size_t i = 0; i < N_ACCOUNTS; i++) {
+            size_t n = (i < N_ACTIVE ? 200
+                        : tick == 3 && i == N_ACCOUNTS - 1 ? 1000 : 1);
+
+            for (size_t j = 0; j < n; j++) {
+                record(recorders[i], 0, 0);
+            }
+        }
+        timeval_warp(COST_TICK_MS);
+        cost_accounts_copy();
+    }
+    for (size_t i = 0; i < N_ACCOUNTS; i++) {
+        record(recorders[i], 0, 0);
+    }
+
+    /* Since two ticks ago: one tick's events, and one more. */
+    cost_accounts_get(other_kinds, 1, NULL, COST_TICK_MS, &all);
+    ovs_assert(all.n == N_ACCOUNTS && all.from.number);
+    for (size_t i = 0; i < N_ACCOUNTS; i++) {
+        struct cost_reading reading;
+        bool known = cost_account_read(all.accounts[i], &all.from, &reading);
+
+        ovs_assert(known || (i >= N_ACTIVE && i != N_ACCOUNTS - 1));
+        if (i < N_ACTIVE) {
+            ovs_assert(cost_book_events(&reading.total, 0) == 201);
+            ovs_assert(reading.since_us == all.from.us);
+        } else if (i == N_ACCOUNTS - 1) {
+            ovs_assert(cost_book_events(&reading.total, 0) == 1);
+            ovs_assert(reading.since_us > all.from.us);
+            ovs_assert(reading.n_threads == 2);
+        }
+        if (known) {
+            cost_reading_uninit(&reading);
+        }
+    }
+    cost_accounts_put(&all);
+
+    cost_account_destroy(accounts[0]);
+    cost_account_destroy(accounts[N_ACCOUNTS - 1]);
+    cost_account_destroy(accounts[N_ACTIVE]);
+    cost_accounts_get(other_kinds, 1, NULL, COST_TICK_MS, &all);
+    ovs_assert(cost_book_events(&all.deleted[0].book, 0) >= 201);
+    ovs_assert(cost_book_events(&all.deleted[0].book, 0) <= 204);
+    cost_accounts_put(&all);
+    for (size_t i = 1; i < N_ACCOUNTS - 1; i++) {
+        if (i != N_ACTIVE) {
+            cost_account_destroy(accounts[i]);
+        }
+    }
 }
 
 enum { N_COPIED = 100000 };
@@ -1492,12 +1427,11 @@ check_concurrent_copy(struct cost_account *account)
         for (size_t i = 0; i < all.n; i++) {
             struct cost_reading reading;
 
-            if (cost_account_read(all.accounts[i], true, &all.from,
-                                        &reading)) {
-                ovs_assert(cost_book_events(&reading.total, COST_ALL_CLASSES)
-                           <= N_WRITERS * N_COPIED);
-                cost_reading_uninit(&reading);
-            }
+            ovs_assert(cost_account_read(all.accounts[i], &all.from,
+                                         &reading));
+            ovs_assert(cost_book_events(&reading.total, COST_ALL_CLASSES)
+                       <= N_WRITERS * N_COPIED);
+            cost_reading_uninit(&reading);
         }
         cost_accounts_put(&all);
         ovsrcu_quiesce();
@@ -1505,29 +1439,25 @@ check_concurrent_copy(struct cost_account *account)
     for (size_t i = 0; i < N_WRITERS; i++) {
         xpthread_join(threads[i], NULL);
     }
-    r = read_kind(kinds);
-    ovs_assert(r->reading.total.n_slowest == COST_MAX_SLOWEST);
+    r = read_slowest(kinds);
+    ovs_assert(r->reading.n_slowest == COST_MAX_SLOWEST);
     for (size_t i = 0; i < COST_MAX_SLOWEST; i++) {
-        ovs_assert(r->reading.total.slowest[i]->total_ns
+        ovs_assert(r->reading.slowest[i]->total_ns
                    == N_COPIED - 1 - i / N_WRITERS);
     }
     read_free(r);
 }
 
-/* Numbers that threads have had are subtracted from those that they have. */
+/* Numbers that a thread has had are subtracted from those that it has. */
 static void
-check_old_numbers(struct cost_account *unused OVS_UNUSED)
+check_old_numbers(struct cost_account *account)
 {
     static const uint64_t ns[] = { 5000, 1000000, 70 };
-    struct cost_book books[ARRAY_SIZE(ns)];
-    struct cost_account *account = cost_account_create(&rows_kind, "old",
-                                                       NULL);
     struct cost_recorder *recorder = cost_recorder_create(account, "main");
-    struct cost_history *history = NULL;
+    struct cost_book books[ARRAY_SIZE(ns)];
     struct cost_block *block;
 
-    /* A copy after each event, which is of a class of its own, too, and of a
-     * tally with its number. */
+    /* A reading after each event, which is of a class of its own, too. */
     for (size_t i = 0; i < ARRAY_SIZE(ns); i++) {
         for (size_t class = 0; class <= 1; class++) {
             struct cost_entry entry;
@@ -1538,21 +1468,13 @@ check_old_numbers(struct cost_account *unused OVS_UNUSED)
             cost_entry_add(&entry, NUMBER, i * 4);
             cost_record(recorder, &entry, NULL, NULL, NULL);
         }
-        ovs_assert(cost_recorder_read(recorder, false, &books[i]));
-        cost_history_copy(&history, recorder, 0, i + 1, &books[i]);
+        cost_book_init(&books[i], &kind);
+        cost_recorder_read(recorder, &books[i]);
     }
-    cost_count(recorder, 1, BAD, UINT64_C(1) << 40);
-
-    /* Nothing has happened since the latest one. */
-    cost_history_subtract(history, recorder, 1, 0, &books[0]);
-    ovs_assert(cost_book_is_empty(&books[0]));
 
     /* The highest time has not changed since the second one: it is known to
-     * the bucket.  The lowest one has changed.  The thread has not exited, and
-     * had nothing before the first one. */
-    cost_history_subtract(history, recorder, 2, 0, &books[2]);
-    cost_history_subtract(history, NULL, 3, 0, &books[2]);
-    cost_history_subtract(history, recorder, 0, 0, &books[2]);
+     * the bucket.  The lowest one has changed. */
+    cost_book_subtract(&books[2], &books[1], 0);
     ovs_assert(!books[2].classes[1]);
     ovs_assert(cost_book_events(&books[2], 0) == 1);
     ovs_assert(cost_book_events(&books[2], 2) == 1);
@@ -1562,14 +1484,14 @@ check_old_numbers(struct cost_account *unused OVS_UNUSED)
     ovs_assert(cost_hist_max(&block->hists[TOTAL])
                == cost_hist_edges[cost_hist_bucket(70)]);
     ovs_assert(cost_hist_sum(&block->hists[NUMBER]) == 8
-               && cost_hist_max(&block->hists[NUMBER]) == 8
-               && cost_hist_min(&block->hists[NUMBER]) == LIMIT + 1);
+               && cost_hist_max(&block->hists[NUMBER]) == 8);
     ovs_assert(cost_block_counter(block, GOOD) == 1);
+    ovs_assert(cost_load(&block->max_us));
+    cost_book_subtract(&books[1], &books[1], UINT64_MAX);
+    ovs_assert(cost_book_is_empty(&books[1]));
     for (size_t i = 0; i < ARRAY_SIZE(ns); i++) {
         cost_book_uninit(&books[i]);
     }
-    cost_history_expire(&history, UINT64_MAX);
-    cost_account_destroy(account);
 }
 
 static void
@@ -1577,13 +1499,13 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
 {
     static void (*const checks[])(struct cost_account *) = {
         check_concurrent_read, check_thread_exit, check_same_name,
-        check_concurrent_clear, check_stopped, check_nesting, check_points,
-        check_excluded, check_slowest, check_watched, check_shared,
-        check_tally, check_tally_rows, check_wide, check_tally_off,
-        check_refused, check_next, check_off, check_sample, check_accounts,
-        check_clears, check_memory, check_config, check_old_numbers,
-        check_windows, check_concurrent_copy, check_history_memory,
-        check_history_limit,
+        check_concurrent_clear, check_nesting, check_points, check_excluded,
+        check_slowest, check_watched, check_untimed, check_untimed_off,
+        check_wide, check_other_kind, check_next, check_off, check_sample,
+        check_accounts, check_clears, check_memory, check_config,
+        check_old_numbers,
+        check_windows, check_concurrent_copy, check_window_memory,
+        check_window_limit, check_window_accounts,
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {

@@ -99,7 +99,8 @@ def ask(switch: Any, _: Any) -> None:
 def ask_all(switch: Any, _: Any) -> None:
     ask(switch, _)
     switch.tops["bridge message"] = [
-        {"name": name, "share": 0.5, "events": n, "mean_ns": ns}
+        {"name": name, "share": 0.5, "events": n, "mean_ns": ns, "error": 0,
+         "samples": n}
         for name, n, ns in (("OFPT_FLOW_MOD br0<->tcp:1.2.3.4", 9000, 1000),
                             ("OFPST_FLOW request br0<->unix", 5, 10 ** 8))]
 
@@ -120,9 +121,11 @@ def poll(switch: Any, _: Any) -> None:
            {"total": 5e3}, 4)
 
 
-def top_rows(first: int, second: int, third: int) -> List[Dict[str, Any]]:
+def top_rows(first: int, second: int, third: int, interval: int = 16
+             ) -> List[Dict[str, Any]]:
     """Shares are of time, which is not what port and rule are judged by."""
-    return [{"name": name, "share": share, "events": events, "mean_ns": 1000}
+    return [{"name": name, "share": share, "events": events, "mean_ns": 1000,
+             "error": 0, "samples": events // interval}
             for name, share, events in (("p1", 0.3, first), ("p3", 0.3, third),
                                         ("p2", 0.4, second))]
 
@@ -179,9 +182,9 @@ CASES: Dict[str, Tuple[Callable[[Any, Any], None], str]] = {
     "main-loop-stalled": (dump, "by ovs-appctl bridge/dump-flows: "),
     "statistics-slow": (count_slowly, "Reading statistics takes the main "),
     "port-makes-upcalls": (top_of("upcall port"), "Port p1 makes most upcalls:"
-                           " 90% (9,000), 2 other ports the rest"),
+                           " 90% (9,000 +/- 720), 2 other ports the rest"),
     "rule-makes-upcalls": (top_of("upcall rule"), "Rule p1 makes most upcalls:"
-                           " 90% (9,000 of a sample), 2 other rules the "),
+                           " 90% (9,000 +/- 720), 2 other rules the rest"),
     "revalidators-wait": (lock, "revalidators wait for a lock "),
     "rtnl": (stall_puts, "flow puts wait for the kernel (RTNL)"),
     "main-thread-polls": (poll, "The main thread polls ports of type system"),
@@ -350,8 +353,8 @@ class TestDoctor(base.InTemporary):         # type: ignore
         server.commands.clear()
         status, out, _ = self.run_main(*live, "--last", "5m")
         self.assertEqual((status, out.splitlines()[0]), (
-            1, "Port p1 makes most upcalls: 90% (9,000), 2 other ports the "
-            "rest."))
+            1, "Port p1 makes most upcalls: 90% (9,000 +/- 720), 2 other "
+            "ports the rest."))
         self.assertEqual([c for c in server.commands if "5m" not in c],
                          [["set-options", "--format", "json"]])
         switch.old = True
@@ -379,6 +382,22 @@ class TestDoctor(base.InTemporary):         # type: ignore
         got.threads[SOURCE][-1]["threads"][-1]["last"] = {
             "ns": 10 ** 7, "run_delay_ns": 10 ** 7}
         self.assertEqual(self.findings(got), {})
+
+    def test_samples(self) -> None:
+        """A port makes most upcalls only if it does however far the samples
+        are off, and whatever ports have lost its row."""
+        for interval, error, names in (
+                (16, 0, []), (1, 0, ["port-makes-upcalls"]), (1, 300, [])):
+            def change(switch: Any, got: Any) -> None:
+                switch.tops["upcall port"] = top_rows(
+                    5700, 50240, 210, interval)
+                switch.tops["upcall port"][0]["error"] = error
+            with self.subTest((interval, error)):
+                got = self.after(change)
+                first, _ = got.tops[SOURCE, "upcall port"]
+                for row in first["rows"]:
+                    row["samples"] = row["events"] // interval
+                self.assertEqual(list(self.findings(got)), names)
 
     def test_off(self) -> None:
         """Without accounting, nothing is known."""

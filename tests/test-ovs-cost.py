@@ -54,8 +54,6 @@ SUM = Key("upcall", "", "")
 
 def of(*values: int, unit: str = "ns") -> Distribution:
     d = Distribution(unit)
-    if unit != "ns":
-        d.bounds = tuple(range(33))
     for value in values:
         d.add(value)
     return d
@@ -203,10 +201,13 @@ class TestDistribution(unittest.TestCase):
                 self.assertTrue(values[0] <= d.percentile(p) <= values[-1])
 
     def test_numbers(self) -> None:
-        """Small numbers have a bucket each."""
+        """Small numbers have a bucket each; others are its upper edge."""
         d = of(*[32] * 6, *[4] * 3, 1, unit="packets")
         self.assertEqual([d.percentile(p) for p in (10, 11, 40, 41, 100)],
                          [1, 4, 4, 32, 32])
+        for n in range(distribution.MAX_EXACT + 2):
+            self.assertEqual(distribution.BOUNDS[n], n)
+        self.assertEqual(of(15, 40, unit="packets").percentile(50), 16)
 
     def test_merge(self) -> None:
         """A merged distribution is that of all values, in any order."""
@@ -223,16 +224,10 @@ class TestDistribution(unittest.TestCase):
 
     def test_merge_bounds(self) -> None:
         """Histograms whose lists of bounds end earlier are merged."""
-        a, b = of(1, 2, unit="bytes"), of(unit="bytes")
-        a.bounds, b.bounds = (0, 1, 2), (0, 1, 2, 4)
-        b.add(4)
+        a, b = of(1, 2, unit="bytes"), of(4, unit="bytes")
         a.merge(b)
-        self.assertEqual(a.to_json()["histogram"],
-                         {"bounds": [0, 1, 2, 4], "counts": [0, 1, 1, 1, 0]})
-        c = of(unit="bytes")
-        c.bounds = (0, 3)
-        with self.assertRaises(distribution.Unmergeable):
-            a.merge(c)
+        self.assertEqual(a.to_json()["histogram"], {
+            "bounds": [0, 1, 2, 3, 4], "counts": [0, 1, 1, 0, 1, 0]})
 
     def test_since(self) -> None:
         early, late = of(1000, 2000), of(1000, 2000, 3000, 1000)
@@ -259,6 +254,11 @@ class TestDistribution(unittest.TestCase):
                        {"histogram": dict(bad["histogram"], offset=9999)}):
             with self.assertRaises(ValueError):
                 Distribution.from_json(dict(bad, **change))
+        bad = of(1, unit="packets").to_json()
+        for bounds, counts in ([0, 2], [0, 1, 0]), ([0, 1], [0, 1]):
+            with self.assertRaises(ValueError):
+                Distribution.from_json(dict(bad, histogram={
+                    "bounds": bounds, "counts": counts}))
 
 
 class TestBetween(unittest.TestCase):
@@ -573,27 +573,6 @@ class TestRecording(InTemporary):
         status, out, err = self.run_main("show", self.path("r.jsonl"))
         self.assertEqual((status, out), (2, ""))
         self.assertRegex(err, "r.jsonl: version 2 .* a newer one is needed")
-
-    def test_other_bounds(self) -> None:
-        """Histograms that do not fit together are not added up."""
-        paths = []
-        for bounds in (0, 1, 2, 4), (0, 3):
-            switch = fake.Switch(START)
-            switch.event(switch.account("tx", "burst", "p"), "c", "t",
-                         fake.BURST, "total", {"packets": 1}, [])
-            reply = switch.show("tx")
-            for body in reply["accounts"] + reply["total"]:
-                body["stages"]["packets"]["histogram"] = {
-                    "bounds": list(bounds),
-                    "counts": [0, 1] + [0] * (len(bounds) - 1)}
-                body["classes"] = []
-            paths.append(self.path(f"r{len(bounds)}"))
-            Path(paths[-1]).write_text(json.dumps(reply))
-        status, _, err = self.run_main("merge", "--all", "-o",
-                                       self.path("sum"), *paths)
-        self.assertEqual((status, err), (2, f"ovs-cost: {paths[1]}: histograms"
-                                         " with different bounds\n"))
-        self.assertFalse(os.path.exists(self.path("sum")))
 
     def test_rotate(self) -> None:
         """Rotated files have a header each; the oldest ones go away."""
@@ -1603,11 +1582,14 @@ class TestTop(InTemporary):
                        "total": of(400)}
         body.counters = {"flows": {"installed": 9, "flow-limit": 1},
                          "lost": {"lock": 0}}
-        rows = [{"name": n, "share": s} for n, s in (
+        rows = [{"name": n, "share": s, "least": s - 0.1} for n, s in (
             ("p1", 0.1), ("p5", 0.82), ("a\nb", 0.08))]
         self.assertEqual(top.mostly(body), "translate 75%")
         self.assertEqual(top.mostly(body, [rows]), "p5 82%")
         self.assertEqual(top.mostly(body, [rows[:2]]), "translate 75%")
+        self.assertEqual(top.mostly(body, [[dict(row, least=0.6)
+                                            for row in rows]]),
+                         "translate 75%")
         rows[1]["name"] = "br0 table=0 cookie=0x25"
         self.assertEqual(top.mostly(body, [[], rows]), "cookie=0x25 82%")
         body.counters["flows"]["flow-limit"] = 5

@@ -26,6 +26,7 @@
 
 #include "command-line.h"
 #include "cost.h"
+#include "cost-clock.h"
 #include "latch.h"
 #include "openvswitch/thread.h"
 #include "ovs-rcu.h"
@@ -42,6 +43,9 @@ enum { N_TIMES = 9973 };
 /* In the end, the numbers are copied so often, after so many bursts of each
  * thread to each port. */
 enum { N_TICKS = 110, N_TICK_BURSTS = 64 };
+
+/* Packets in a burst. */
+enum { MAX_PACKETS = 32 };
 
 /* A thread that sends to all ports. */
 struct sender {
@@ -65,7 +69,7 @@ send_bursts(void *sender_)
             tx_cost_queue(tx);
             tx_cost_begin(tx, 0, false);
             tx_cost_end(tx, reasons[i % ARRAY_SIZE(reasons)],
-                        1 + (i + j) % TX_COST_MAX_PACKETS, true, 0, false);
+                        1 + (i + j) % MAX_PACKETS, true, 0, false);
         }
         ovsrcu_quiesce();
     }
@@ -200,8 +204,110 @@ show_memory(struct ovs_cmdl_context *ctx)
     free(senders);
 }
 
+/* Ports of which not all are copied at a tick. */
+enum { N_PORTS = 300, N_COPIED = 256, N_REST = N_PORTS - N_COPIED };
+
+/* Sends 'n' bursts of a packet to 'tx'. */
+static void
+send_to(struct tx_cost *tx, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        tx_cost_queue(tx);
+        tx_cost_begin(tx, 0, false);
+        tx_cost_end(tx, TX_COST_FULL, 1, true, 0, false);
+    }
+}
+
+/* Checks that, in the last 'last_s' seconds, ports 'first' to 'last' have sent
+ * 'n' bursts, which is known of the last 'elapsed_s' seconds, or not at all if
+ * that is 0. */
+static void
+check_window(int last_s, size_t first, size_t last, int elapsed_s, uint64_t n)
+{
+    static const struct cost_kind *const kinds[] = { &tx_cost_kind };
+    struct cost_accounts all;
+
+    cost_accounts_get(kinds, 1, NULL, last_s * 1000, &all);
+    ovs_assert(all.n == N_PORTS && all.from.number);
+    for (size_t i = first; i <= last; i++) {
+        struct cost_reading reading;
+        bool known = cost_account_read(all.accounts[i], &all.from, &reading);
+
+        ovs_assert(known == (elapsed_s != 0));
+        if (known) {
+            ovs_assert(cost_book_events(&reading.total, COST_ALL_CLASSES)
+                       == n);
+            ovs_assert(reading.elapsed_ms == elapsed_s * 1000);
+            cost_reading_uninit(&reading);
+        }
+    }
+    cost_accounts_put(&all);
+}
+
+/* "windows": of more accounts than are copied, the most active ones have a
+ * window from a tick on, and others from the first one at which they are twice
+ * as active as one that has. */
+static void
+check_windows(struct ovs_cmdl_context *ctx OVS_UNUSED)
+{
+    struct cost_account *accounts[N_PORTS];
+    struct tx_cost ports[N_PORTS];
+    const uint64_t no_time = 0;
+
+    cost_clock_set_test(NULL, &no_time, 1);
+    time_msec();
+    timeval_stop();
+    for (size_t i = 0; i < N_PORTS; i++) {
+        char *name = xasprintf("port%03"PRIuSIZE, i);
+
+        accounts[i] = cost_account_create(&tx_cost_kind, name,
+                                          "netdev@ovs-netdev");
+        tx_cost_init(&ports[i], accounts[i], "main", NULL);
+        free(name);
+    }
+
+    /* The first ports are the least active ones. */
+    for (size_t i = 0; i < N_PORTS; i++) {
+        send_to(&ports[i], i + 1);
+    }
+    cost_accounts_copy();
+
+    /* They are more active than others, but not twice as much. */
+    for (size_t i = 0; i < N_PORTS; i++) {
+        send_to(&ports[i], i < N_REST ? 15 : 10);
+    }
+    timeval_warp(COST_TICK_MS);
+    check_window(10, 0, N_REST - 1, 0, 0);
+    check_window(10, N_REST, N_PORTS - 1, 10, 10);
+    cost_accounts_copy();
+
+    /* Then they are, and the last ones of the others are not copied. */
+    for (size_t i = 0; i < N_PORTS; i++) {
+        send_to(&ports[i], i < N_REST ? 30 : 10);
+    }
+    timeval_warp(COST_TICK_MS);
+    check_window(10, 0, N_REST - 1, 0, 0);
+    check_window(10, N_REST, N_PORTS - 1, 10, 10);
+    cost_accounts_copy();
+    for (size_t i = 0; i < N_PORTS; i++) {
+        send_to(&ports[i], 20);
+    }
+    timeval_warp(5000);
+    check_window(5, 0, N_COPIED - 1, 5, 20);
+    check_window(5, N_COPIED, N_PORTS - 1, 0, 0);
+    check_window(25, 0, N_REST - 1, 5, 20);
+    check_window(25, N_REST, N_PORTS - 1, 25, 40);
+
+    for (size_t i = 0; i < N_PORTS; i++) {
+        cost_recorder_destroy(ports[i].recorder);
+        cost_account_destroy(accounts[i]);
+    }
+    printf("ok\n");
+}
+
 static const struct ovs_cmdl_command commands[] = {
     { "memory", "ports threads bursts", 3, 3, show_memory, OVS_RO },
+    { "windows", NULL, 0, 0, check_windows, OVS_RO },
     { NULL, NULL, 0, 0, NULL, OVS_RO },
 };
 

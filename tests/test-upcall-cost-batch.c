@@ -190,6 +190,20 @@ print_class(const struct cost_block *block, const char *name)
     printf("\n");
 }
 
+/* Prints the rows of 'sketch', classes with features: their events, samples
+ * and time. */
+static void
+print_features(const struct cost_sketch *sketch)
+{
+    for (size_t i = 0; i < sketch->n; i++) {
+        const struct cost_row *row = &sketch->rows[i];
+
+        ovs_assert(!row->error && !row->lost && !row->group[0]);
+        printf("  %s: %"PRIu64" from %"PRIu64", total %"PRIu64"\n", row->name,
+               row->events, row->n_samples, row->time_ns / 1000);
+    }
+}
+
 /* Prints what has been recorded by handlers since it was last printed. */
 static void
 print_account(const char *what)
@@ -200,8 +214,8 @@ print_account(const char *what)
     printf("%s\n", what);
     cost_accounts_get(kinds, 1, NULL, 0, &all);
     ovs_assert(all.n == 1);
-    ovs_assert(cost_account_read(all.accounts[0], true, NULL, &reading));
-    for (size_t i = 0; i < reading.kind->n_classes; i++) {
+    ovs_assert(cost_account_read(all.accounts[0], NULL, &reading));
+    for (size_t i = 0; i < reading.total.n_classes; i++) {
         if (reading.total.classes[i]) {
             struct ds name = DS_EMPTY_INITIALIZER;
 
@@ -210,6 +224,7 @@ print_account(const char *what)
             ds_destroy(&name);
         }
     }
+    print_features(&reading.total.keys[UPCALL_COST_FEATURES]);
     cost_reading_uninit(&reading);
     cost_accounts_put(&all);
     cost_accounts_clear(kinds, 1, NULL);
@@ -412,7 +427,7 @@ test_classes(struct cost_recorder *recorder)
     print_account("classes");
 }
 
-/* Upcalls of two classes in one batch. */
+/* Upcalls with and without a feature in one batch. */
 static void
 test_mixed(struct cost_recorder *recorder)
 {

@@ -181,7 +181,6 @@ def check_selinux(ovs: Path) -> Iterable[str]:
     rules = run(pp, ovs / "selinux/openvswitch-custom.pp")
     for file, rule in (
             ("upcall-cost-queue.c", "self (capability2 (bpf))"),
-            ("tx-cost-counters.c", "self (capability2 (perfmon))"),
             ("cost-threads.c", "self (file (getattr read open))"),
             ("cost-threads.c", "cgroup_t (file (getattr read open))")):
         rule = f"openvswitch_t {rule}"

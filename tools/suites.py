@@ -37,8 +37,6 @@ MAY_FAIL = {
 MAY_SKIP = {
     "upcall-cost-queue.at: upcall cost - libbpf can't be loaded":
     "with AF_XDP, OVS itself is linked with libbpf",
-    "tx-cost-counters.at: tx cost - hardware counters that are not here":
-    "the machine has them; other tests of counters run anywhere",
 }
 
 

@@ -67,12 +67,12 @@ format_class(size_t class, struct ds *s)
 static struct cost_config config
     = COST_CONFIG_INITIALIZER("bridge", COST_DEFAULT_SAMPLE_INTERVAL);
 
-#define KIND(EVENT, STAGES, EXACT, N_DETAILS, KEY, N_KEYS) \
+#define KIND(EVENT, STAGES, N_DETAILS, KEY, N_KEYS) \
     {                                           \
         .event = EVENT,                         \
         .config = &config,                      \
         COST_STAGES(STAGES),                    \
-        .exact = EXACT,                         \
+        .exact = true,                          \
         .n_classes = N_CLASSES,                 \
         .format_class = format_class,           \
         .lists = &(const struct cost_list) { .name = KEY, .max = N_KEYS }, \
@@ -81,14 +81,14 @@ static struct cost_config config
         .n_details = N_DETAILS,                 \
     }
 static const struct cost_kind loop_kind
-    = KIND("iteration", BRIDGE_COST_STAGES, true, LOOP_N_DETAILS, NULL, 0);
+    = KIND("iteration", BRIDGE_COST_STAGES, LOOP_N_DETAILS, NULL, 0);
 const struct cost_kind bridge_cost_iface_kind
-    = KIND("update", BRIDGE_COST_IFACE_STAGES, false, TEXT_N_DETAILS,
-           "interface", 1024);
+    = KIND("update", BRIDGE_COST_IFACE_STAGES, TEXT_N_DETAILS, "interface",
+           1024);
 static const struct cost_kind command_kind
-    = KIND("command", COMMAND_STAGES, true, TEXT_N_DETAILS, NULL, 0);
+    = KIND("command", COMMAND_STAGES, TEXT_N_DETAILS, NULL, 0);
 static const struct cost_kind message_kind
-    = KIND("message", MESSAGE_STAGES, true, TEXT_N_DETAILS, "message", 256);
+    = KIND("message", MESSAGE_STAGES, TEXT_N_DETAILS, "message", 256);
 
 /* The main thread's, created by bridge_cost_init(). */
 enum { LOOP, IFACES, COMMANDS, MESSAGES, N_ACCOUNTS };
@@ -206,7 +206,6 @@ bridge_cost_enter(enum bridge_cost_stage stage)
 void
 bridge_cost_iface_start(struct cost_span *span)
 {
-    cost_span_init(span);
     cost_span_begin(span, recorders[IFACES], 0);
 }
 
@@ -216,10 +215,11 @@ void
 bridge_cost_iface_stop(struct cost_span *span, const char *name,
                        const char *type)
 {
+    const struct cost_details details = { get_text_details, &name, 1 };
+
     set_who(span, name, "");
-    cost_span_end(span, BRIDGE_COST_IFACE_ROW,
-                  get_class(type, FIRST_TYPE, FIRST_COMMAND),
-                  get_text_details, &name, 1);
+    cost_span_end(span, 0, BRIDGE_COST_IFACE_ROW,
+                  get_class(type, FIRST_TYPE, FIRST_COMMAND), &details);
     loop_details[N_INTERFACES]++;
 }
 

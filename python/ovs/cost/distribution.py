@@ -6,7 +6,7 @@ from __future__ import annotations
 import bisect
 import math
 import sys
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 SCALE = 3                       # log2 of buckets per doubling.
 MIN_EXP = -30                   # Lowest edge, 2**-30 s.
@@ -14,8 +14,7 @@ MAX_EXP = 6                     # Highest edge, 2**6 s.
 N_EDGES = ((MAX_EXP - MIN_EXP) << SCALE) + 1
 OTLP_OFFSET = MIN_EXP << SCALE  # OTLP's index of bucket 1.
 
-# The bucket of what is above all edges, whatever their number.
-OVERFLOW = 1 << 30
+OVERFLOW = N_EDGES              # The bucket of what is above all edges.
 
 PERCENTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9))
 
@@ -45,6 +44,13 @@ def _isqrt(n: int) -> int:
 # Upper edge, inclusive, of each bucket but the last one, in ns.
 EDGES: Tuple[int, ...] = tuple(_edge(b) for b in range(N_EDGES))
 
+# Numbers are in the same buckets.  Several are too narrow for any number: here
+# are the others, each of which has one number up to MAX_EXACT.
+NUMBERS: Tuple[int, ...] = tuple(b for b in range(N_EDGES)
+                                 if not b or EDGES[b] > EDGES[b - 1])
+BOUNDS: Tuple[int, ...] = tuple(EDGES[b] for b in NUMBERS)
+MAX_EXACT = 11
+
 
 class Unmergeable(ValueError):
     """Two distributions are not of the same thing."""
@@ -54,10 +60,9 @@ class Negative(ValueError):
     """Something that only grows has become less."""
 
 
-def bucket_of(ns: int) -> int:
-    """Returns the bucket that a time falls into."""
-    b = bisect.bisect_left(EDGES, ns)
-    return b if b < N_EDGES else OVERFLOW
+def bucket_of(value: int) -> int:
+    """Returns the bucket that a time, in ns, or a number falls into."""
+    return bisect.bisect_left(EDGES, value)
 
 
 def nearest_rank(percent: float, count: int) -> int:
@@ -73,14 +78,13 @@ class Distribution:
     """Times of one stage, in ns, or numbers, with exact sums.
 
     'buckets' has the count of each bucket that is not empty, or is None if
-    they are not known.  'bounds' are the upper edges, inclusive.  'min' and
-    'max' of a difference are known to the bucket only, unless there was a new
-    one: 'min_exact' and 'max_exact' tell.  'max_us' is the time of day of
-    'max', 0 if it is not known.
+    they are not known.  'min' and 'max' of a difference are known to the
+    bucket only, unless there was a new one: 'min_exact' and 'max_exact' tell.
+    'max_us' is the time of day of 'max', 0 if it is not known.
     """
 
     __slots__ = ("unit", "sampled", "count", "sum", "min", "max", "min_exact",
-                 "max_exact", "max_us", "bounds", "buckets", "given")
+                 "max_exact", "max_us", "buckets", "given")
 
     def __init__(self, unit: str = "ns", sampled: bool = False) -> None:
         self.unit = unit
@@ -92,7 +96,6 @@ class Distribution:
         self.min_exact = True
         self.max_exact = True
         self.max_us = 0
-        self.bounds: Sequence[int] = EDGES if unit == "ns" else ()
         self.buckets: Optional[Dict[int, int]] = {}
         self.given: Dict[str, float] = {}
 
@@ -118,7 +121,7 @@ class Distribution:
         elif d.is_time:
             d.buckets = _exponential(hist)
         else:
-            d.bounds, d.buckets = _explicit(hist)
+            d.buckets = _explicit(hist)
         if d.buckets is not None and sum(d.buckets.values()) != d.count:
             raise ValueError("the buckets do not add up to the count")
         return d
@@ -135,7 +138,6 @@ class Distribution:
             for name, percent in PERCENTILES:
                 json[name] = self.percentile(percent)
         if self.buckets is not None:
-            over = self.buckets.get(OVERFLOW, 0)
             if self.is_time:
                 used = [b for b in self.buckets if 0 < b < OVERFLOW]
                 first = min(used) if used else 1
@@ -147,13 +149,19 @@ class Distribution:
                     "offset": OTLP_OFFSET + first - 1 if used else 0,
                     "bucket_counts": [self.buckets.get(b, 0)
                                       for b in range(first, last + 1)],
-                    "overflow": over}
+                    "overflow": self.buckets.get(OVERFLOW, 0)}
             else:
-                json["histogram"] = {
-                    "bounds": list(self.bounds),
-                    "counts": [self.buckets.get(b, 0)
-                               for b in range(len(self.bounds))] + [over]}
+                bounds, counts = self.numbers()
+                json["histogram"] = {"bounds": bounds, "counts": counts}
         return json
+
+    def numbers(self) -> Tuple[List[int], List[int]]:
+        """Returns bounds of numbers, and counts, one more of which is of what
+        is above all bounds."""
+        buckets = self.buckets or {}
+        end = bisect.bisect_left(NUMBERS, max(buckets, default=0)) + 1
+        return (list(BOUNDS[:end]), [buckets.get(b, 0) for b in NUMBERS[:end]]
+                + [buckets.get(OVERFLOW, 0)])
 
     def add(self, value: int, n: int = 1) -> None:
         """Counts 'n' times 'value'."""
@@ -164,9 +172,7 @@ class Distribution:
         self.max = max(self.max, value)
         self.count += n
         self.sum += n * value
-        b = bisect.bisect_left(self.bounds, value)
-        if b == len(self.bounds):
-            b = OVERFLOW
+        b = bucket_of(value)
         self.buckets[b] = self.buckets.get(b, 0) + n
 
     def copy(self) -> Distribution:
@@ -179,7 +185,6 @@ class Distribution:
         """Adds 'other', 'times' times, without any loss."""
         if other.unit != self.unit:
             raise Unmergeable(f"{self.unit} and {other.unit}")
-        self.bounds = _common_bounds(self, other)
         if not other.count or not times:
             return
         if not self.count or other.min <= self.min:
@@ -208,7 +213,6 @@ class Distribution:
         d = Distribution(self.unit, self.sampled)
         if earlier.unit != self.unit:
             raise Unmergeable(f"{self.unit} and {earlier.unit}")
-        d.bounds = _common_bounds(self, earlier)
         d.count = self.count - earlier.count
         d.sum = self.sum - earlier.sum
         if d.count < 0 or d.sum < 0:
@@ -242,12 +246,10 @@ class Distribution:
         if self.buckets:
             if not new_low:
                 b = min(self.buckets)
-                if b == OVERFLOW:
-                    low = max(low, self.bounds[-1] + 1)
-                elif b:
-                    low = max(low, self.bounds[b - 1] + 1)
+                if b:
+                    low = max(low, EDGES[b - 1] + 1)
             if not new_high and max(self.buckets) != OVERFLOW:
-                high = min(high, self.bounds[max(self.buckets)])
+                high = min(high, EDGES[max(self.buckets)])
         self.min, self.max = low, max(low, high)
         self.min_exact, self.max_exact = new_low, new_high
         self.max_us = late.max_us if new_high else 0
@@ -261,12 +263,12 @@ class Distribution:
         if b == OVERFLOW:
             value = float(self.max)
         elif b == 0:
-            return float(self.bounds[0])
+            return 0.0
         elif self.is_time:
             mid = 1e9 * 2.0 ** (b / 8 + MIN_EXP) / math.sqrt(2 ** 0.125)
             value = min(max(mid, EDGES[b - 1] + 1.0), float(EDGES[b]))
         else:
-            return float(min(self.bounds[b], self.max))
+            return float(min(EDGES[b], self.max))
         return min(max(value, float(self.min)), float(self.max))
 
     def percentile(self, percent: float) -> float:
@@ -293,12 +295,8 @@ class Distribution:
         order.  What has no upper edge ends at the maximum."""
         for b in sorted(self.buckets or {}):
             n = (self.buckets or {})[b]
-            if b == OVERFLOW:
-                yield (float(self.bounds[-1] if self.bounds else 0),
-                       float(self.max), n)
-            else:
-                yield (float(self.bounds[b - 1]) if b else 0.0,
-                       float(self.bounds[b]), n)
+            yield (float(EDGES[b - 1]) if b else 0.0,
+                   float(EDGES[b] if b < N_EDGES else self.max), n)
 
 
 def _natural(value: Any) -> int:
@@ -324,26 +322,13 @@ def _exponential(hist: Dict[str, Any]) -> Dict[int, int]:
     return buckets
 
 
-def _explicit(hist: Dict[str, Any]) -> Tuple[Tuple[int, ...], Dict[int, int]]:
-    """Returns bounds and buckets of a histogram of numbers."""
-    bounds = tuple(_natural(b) for b in hist["bounds"])
+def _explicit(hist: Dict[str, Any]) -> Dict[int, int]:
+    """Returns the buckets of a histogram of numbers."""
     counts: List[int] = hist["counts"]
-    if len(counts) != len(bounds) + 1:
-        raise ValueError("a histogram with too many or too few counts")
-    buckets = {b: n for b, n in enumerate(counts[:-1]) if _natural(n)}
+    end = len(counts) - 1
+    if tuple(hist["bounds"]) != BOUNDS[:end]:
+        raise ValueError("a histogram with other bounds")
+    buckets = {b: n for b, n in zip(NUMBERS, counts[:end]) if _natural(n)}
     if _natural(counts[-1]):
         buckets[OVERFLOW] = counts[-1]
-    return bounds, buckets
-
-
-def _common_bounds(a: Distribution, b: Distribution) -> Sequence[int]:
-    """Returns the longer list of bounds, of which the other is the start."""
-    if a.is_time:
-        return a.bounds
-    short, long = sorted((a, b), key=lambda d: len(d.bounds))
-    if tuple(long.bounds[:len(short.bounds)]) != tuple(short.bounds):
-        raise Unmergeable("histograms with different bounds")
-    if (len(short.bounds) < len(long.bounds) and short.bounds
-            and (short.buckets or {}).get(OVERFLOW)):
-        raise Unmergeable("histograms that end at different bounds")
-    return long.bounds
+    return buckets

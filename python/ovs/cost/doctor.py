@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import textwrap
@@ -55,22 +56,35 @@ def cases(recording: Recording) -> Iterator[Tuple[str, Case]]:
 
 def rows(first: Dict[str, Any], last: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Returns the rows of 'last', a reply to cost-top, without what they had
-    in 'first', with shares of events."""
+    in 'first', with shares of events.  "least" is the share that a row has
+    whatever the samples are."""
     old = {row["name"]: row for row in first["rows"]}
     n = last["all"]["events"] - first["all"]["events"]
     if first is last or first["pid"] != last["pid"] or n < 0:
         old, n = {}, last["all"]["events"]
     found = []
     for row in last["rows"]:
-        before = old.get(row["name"], {"events": 0, "mean_ns": 0})
+        before = old.get(row["name"], {"events": 0, "mean_ns": 0, "error": 0,
+                                       "samples": 0})
         events = row["events"] - before["events"]
         if events > 0:
+            known = events - (row["error"] - before["error"])
+            error = sampling_error(known, row["samples"] - before["samples"])
+            n = max(n, events)
             found.append({
-                "name": row["name"], "events": events,
-                "share": events / max(n, events),
+                "name": row["name"], "events": events, "sampling_error": error,
+                "share": events / n,
+                "least": (known - error) / n,
                 "ns": (row["events"] * row["mean_ns"]
                        - before["events"] * before["mean_ns"])})
     return found
+
+
+def sampling_error(events: int, samples: int) -> float:
+    """Returns half of the 95% interval of 'events' that so many samples stand
+    for, as cost-top has it.  Without samples, 'events' are exact."""
+    return 1.96 * math.sqrt(
+        max(events * (events / samples - 1), 0)) if samples > 0 else 0.0
 
 
 def findings(recording: Recording) -> List[Dict[str, Any]]:

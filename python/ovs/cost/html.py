@@ -102,7 +102,7 @@ def stage_table(body: Body) -> str:
         if stage.count:
             # Numbers in a bucket of several are not known as such.
             about = ("~" if not stage.is_time and stage.min != stage.max
-                     and stage.bounds[-1] >= len(stage.bounds) else "")
+                     and stage.max > dist.MAX_EXACT else "")
             rows.append(
                 [name_cell(name) + (" *" if name in sampled else ""),
                  text.count(stage.count),

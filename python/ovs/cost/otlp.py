@@ -85,8 +85,7 @@ class _Metrics:
     def _time(point: Dict[str, Any], stage: Distribution) -> None:
         buckets = stage.buckets or {}
         # OTLP has no overflow: its buckets go on.
-        top = {(b if b != dist.OVERFLOW else dist.N_EDGES): n
-               for b, n in buckets.items() if b}
+        top = {b: n for b, n in buckets.items() if b}
         first = min(top, default=1)
         point.update(
             sum=stage.sum / 1e9, scale=dist.SCALE,
@@ -101,13 +100,9 @@ class _Metrics:
 
     @staticmethod
     def _number(point: Dict[str, Any], stage: Distribution) -> None:
-        buckets = stage.buckets or {}
-        point.update(
-            sum=float(stage.sum), explicitBounds=[float(b)
-                                                  for b in stage.bounds],
-            bucketCounts=[str(buckets.get(b, 0))
-                          for b in range(len(stage.bounds))]
-            + [str(buckets.get(dist.OVERFLOW, 0))])
+        bounds, counts = stage.numbers()
+        point.update(sum=float(stage.sum), explicitBounds=list(
+            map(float, bounds)), bucketCounts=list(map(str, counts)))
         if stage.count:
             point.update(min=float(stage.min), max=float(stage.max))
 

@@ -143,8 +143,8 @@ def lost(report: str, group: str, only: str = "", but: str = ""
             reasons = {r: n for r, n in body.counters.get(group, {}).items()
                        if n and (r == only if only else r != but)}
             n = sum(reasons.values())
-            packets = body.stages.get("packets")
-            whole = n + body.events * (packets.mean if packets else 1)
+            whole = max(n, body.counters.get("other", {}).get("packets", 0)
+                        if report == "tx" else n + body.events)
             # A queue that was full once tells enough.
             if n > (0 if only == "overrun" else max(LOST * whole, FEW / 10)):
                 yield {"name": account.key.name, "n": n, "share": n / whole,
@@ -272,13 +272,15 @@ def polled(case: Case) -> Numbers:
 
 
 def most_upcalls(what: str) -> Callable[[Case], Numbers]:
-    """Returns a condition: one of several ports, or rules, makes most."""
+    """Returns a condition: one of several ports, or rules, makes most, however
+    far the samples are off."""
     def condition(case: Case) -> Numbers:
         rows = case.tops.get(f"upcall {what}", [])
         for row in rows if len(rows) > 2 else ():
-            if row["share"] > MOST and row["events"] >= FEW:
+            if row["least"] > MOST and row["events"] >= FEW:
                 yield {"name": row["name"], "share": row["share"],
-                       "n": row["events"], "others": len(rows) - 1}
+                       "n": row["events"], "error": row["sampling_error"],
+                       "others": len(rows) - 1}
     return condition
 
 
@@ -486,16 +488,18 @@ RULES = (
          "Look at what the port sends: a scan, or a flood of short "
          "connections. Limit it, or give it rules that make wider megaflows.",
          ("upcall-cost", "What to look for"),
-         "Port {name} makes most upcalls: {share:.0%} ({n:,}), {others} other "
-         "ports the rest", most_upcalls("port")),
+         "Port {name} makes most upcalls: {share:.0%} ({n:,} +/- "
+         "{error:,.0f}), {others} other ports the rest",
+         most_upcalls("port")),
     Rule("rule-makes-upcalls", "warning", "new connections are slow, one rule "
          "makes many", "upcall/cost-top rule -last 15m",
          "Megaflows are narrow if the rule, or one of a table before it, "
          "matches on many fields, or has actions that read them (`move`, "
          "`learn`). `ofproto/trace` shows the megaflow of a packet.",
          ("upcall-cost", "What to look for"),
-         "Rule {name} makes most upcalls: {share:.0%} ({n:,} of a sample), "
-         "{others} other rules the rest", most_upcalls("rule")),
+         "Rule {name} makes most upcalls: {share:.0%} ({n:,} +/- "
+         "{error:,.0f}), {others} other rules the rest",
+         most_upcalls("rule")),
     Rule("revalidators-wait", "warning", "revalidation is slow, but uses no "
          "CPU", "revalidator/cost-show",
          "Only one thread at a time can read the datapath's flows. More "

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import bisect
 import datetime
 import math
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from ovs.cost import distribution as dist
 from ovs.cost import model
@@ -16,9 +15,6 @@ from ovs.cost.model import Account, Body
 MAX_LINES = 24                  # Of a stage's bars.
 MAX_BAR = 40
 MIN_DATED_NS = 1000000          # As in lib/cost-render.c.
-
-# Edges of times that differ from the one before.
-DISTINCT = tuple(sorted(set(dist.EDGES)))
 
 # Kinds of which every event is split into stages.
 ALWAYS_SPLIT = ("iteration", "command", "call", "round", "share")
@@ -100,28 +96,11 @@ def table(body: Body, numbers: bool) -> List[str]:
     return lines
 
 
-def _layout(stage: Distribution) -> Tuple[Sequence[int], Dict[int, int]]:
-    """Returns the bounds and buckets of a stage as ovs-vswitchd has them.
-
-    Numbers may be in the same buckets as times, of which those that are too
-    narrow for any whole number are not in JSON."""
-    buckets = stage.buckets or {}
-    if stage.is_time or tuple(stage.bounds) != DISTINCT[:len(stage.bounds)]:
-        return stage.bounds, buckets
-    return dist.EDGES, {
-        (b if b == dist.OVERFLOW else
-         bisect.bisect_left(dist.EDGES, stage.bounds[b])): n
-        for b, n in buckets.items()}
-
-
 def bars(kind: str, name: str, stage: Distribution) -> List[str]:
     """Returns the bars of a distribution."""
     if not stage.count or not stage.buckets:
         return []
-    bounds, buckets = _layout(stage)
-    n_edges = len(bounds)
-    used = sorted(n_edges if b == dist.OVERFLOW else b for b in buckets)
-    first, last = used[0], used[-1]
+    first, last = min(stage.buckets), max(stage.buckets)
     step = 1
     while step < 8 and (last - first) // step >= MAX_LINES:
         step *= 2
@@ -132,40 +111,30 @@ def bars(kind: str, name: str, stage: Distribution) -> List[str]:
     b = first
     while b <= last:
         end = 1 if b == 0 else b + step
-        n = sum(buckets.get(dist.OVERFLOW if i == n_edges else i, 0)
-                for i in range(b, min(end, n_edges + 1)))
+        n = sum(stage.buckets.get(i, 0) for i in range(b, end))
         rows.append((end, n))
         b = end
     most = max(n for _, n in rows)
     unit = most / MAX_BAR if most > MAX_BAR else 1
     lines = [f"  {name}{' (us)' if stage.is_time else ''}, each # is "
              + (f"{unit:.1f} {kind}s" if unit > 1 else f"1 {kind}")]
-    w = max(8, len(cell(stage, bounds[min(rows[-1][0], n_edges) - 1])))
+    top = dist.N_EDGES
+    w = max(8, len(cell(stage, dist.EDGES[min(rows[-1][0], top) - 1])))
     for end, n in rows:
         length = n if most <= MAX_BAR else -(-n * MAX_BAR // most)
-        edge = (f"   <= {cell(stage, bounds[end - 1]):>{w}}"
-                if end <= n_edges else
-                f"    > {cell(stage, bounds[-1]):>{w}}")
+        edge = (f"   <= {cell(stage, dist.EDGES[end - 1]):>{w}}"
+                if end <= top else
+                f"    > {cell(stage, dist.EDGES[-1]):>{w}}")
         lines.append(f"{edge} {count(n):>11} {'#' * length}".rstrip())
     return lines
 
 
 def derived(values: Dict[str, float]) -> List[str]:
-    """Returns what follows from stages and counters of bursts."""
-    lines = []
-    if "tsc_cycles_per_burst" in values:
-        lines.append(
-            f"  send (tsc cycles):  {real(values['tsc_cycles_per_burst'])} "
-            f"per burst  {real(values.get('tsc_cycles_per_packet', 0))} per "
-            "packet")
-    if "cycles_per_instruction" in values:
-        lines.append(
-            f"  hardware counters:  CPI "
-            f"{real(values['cycles_per_instruction'])}  "
-            f"{real(values.get('cycles_per_packet', 0))} cycles, "
-            f"{real(values.get('instructions_per_packet', 0))} instructions "
-            "per packet")
-    return lines
+    """Returns what follows from stages of bursts."""
+    if "tsc_cycles_per_burst" not in values:
+        return []
+    return [f"  send (tsc cycles):  {real(values['tsc_cycles_per_burst'])} "
+            f"per burst  {real(values['tsc_cycles_per_packet'])} per packet"]
 
 
 def stages(body: Body, histograms: bool) -> List[str]:
@@ -345,6 +314,9 @@ def slowest(json: Dict[str, Any]) -> List[str]:
             text = slow_event(event, model.columns_of(
                 kinds, item["kind"], event["stages_ns"]))
             lines += [f"{i:3}. {text[0]}"] + text[1:]
+    if json.get("late"):
+        lines.append("the latest events are missing, as a thread does not "
+                     "rest: try again")
     return lines or ["no account"]
 
 

@@ -123,7 +123,8 @@ def mostly(body: Body, tops: Sequence[List[Dict[str, Any]]] = ()) -> str:
     for shares, least in (
             (bad, rules.REFUSED),
             ({row["name"].split(" ")[-1]: row["share"] for rows in tops
-              for row in rows if len(rows) > 2}, rules.MOST),
+              for row in rows if len(rows) > 2 and row["least"] > rules.MOST},
+             rules.MOST),
             ({name: s.sum / time_ns for name, s in body.parts()}, 0.0)):
         name = max(shares, key=lambda n: shares[n], default="")
         if shares.get(name, 0) > least:

@@ -1,0 +1,71 @@
+/*
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * Licensed under the Apache License, Version 2.0 (the "License");
+ * you may not use this file except in compliance with the License.
+ * You may obtain a copy of the License at:
+ *
+ *     http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS,
+ * WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+ * See the License for the specific language governing permissions and
+ * limitations under the License.
+ */
+
+#ifndef COST_WINDOW_H
+#define COST_WINDOW_H 1
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "cost-book.h"
+
+/* What was counted in the last minutes.
+ * =====================================
+ *
+ * At each tick, every COST_TICK_MS, the numbers of the most active accounts
+ * and threads are copied.  The present numbers minus a copy are those of a
+ * window.  Of the latest ticks, all are kept, and one in COST_TICKS_STEP of
+ * those before.
+ *
+ * A copy belongs to an owner, some address: an account, or a recorder.  Copies
+ * of one that is gone pass to the owner of the numbers that it has left.
+ *
+ *
+ * Thread-safety
+ * =============
+ *
+ * Any thread may call any function, except that one thread makes all ticks and
+ * copies.  A lock guards the copies, after which no other is taken. */
+
+#define COST_TICK_MS 10000
+
+/* Ticks that are kept: so many of the latest, and one in so many of those that
+ * are not older than so many. */
+#define COST_TICKS_EACH 8
+#define COST_TICKS_STEP 6
+#define COST_TICKS_MAX 102
+
+/* Bytes that all copies may take.  The oldest ones are freed. */
+#define COST_WINDOW_MAX (20 * 1024 * 1024)
+
+/* A moment at which numbers were copied. */
+struct cost_tick {
+    uint64_t number;                    /* 0 for none. */
+    long long int ms;                   /* time_msec(). */
+    long long int us;                   /* Time of day. */
+};
+
+void cost_tick_begin(const struct cost_tick *);
+bool cost_tick_find(long long int last_ms, struct cost_tick *);
+
+void cost_window_copy(const void *owner, const struct cost_book *);
+bool cost_window_repeat(const void *owner);
+bool cost_window_subtract(const void *owner, bool later, struct cost_tick *,
+                          struct cost_book *);
+void cost_window_pass(const void *owner, const void *heir,
+                      uint64_t since_tick, const struct cost_book *);
+void cost_window_forget(const void *owner);
+
+#endif /* cost-window.h */
