@@ -190,8 +190,7 @@ block_add(struct cost_block *dst, const struct cost_block *src)
     for (size_t i = 0; i < src->kind->n_counters; i++) {
         cost_increase(&dst->counters[i], cost_load(&src->counters[i]));
     }
-    if (cost_hist_max(src->total) > cost_hist_max(dst->total)
-        || !cost_load(&dst->max_us)) {
+    if (cost_hist_max(src->total) > cost_hist_max(dst->total)) {
         cost_store(&dst->max_us, cost_load(&src->max_us));
     }
     for (size_t i = 0; i < src->kind->n_stages; i++) {

@@ -180,12 +180,20 @@ cost_tick_find(long long int last_ms, struct cost_tick *tick)
 
 /* Windows. */
 
-/* Copies 'book', the numbers that 'owner' has at the latest tick. */
+/* Copies 'book', the numbers that 'owner' has at the latest tick.  They have
+ * what it has got from others since the tick began. */
 void
 cost_window_copy(const void *owner, const struct cost_book *book)
 {
+    struct slot *slot;
+    struct copy *copy;
+
     ovs_mutex_lock(&mutex);
-    copy_create(&slots[n_slots - 1], owner, numbers_create(book));
+    slot = &slots[n_slots - 1];
+    while ((copy = find_copy(slot, owner)) != NULL) {
+        copy_destroy(slot, copy);
+    }
+    copy_create(slot, owner, numbers_create(book));
     ovs_mutex_unlock(&mutex);
 }
 

@@ -1494,6 +1494,71 @@ check_old_numbers(struct cost_account *account)
     }
 }
 
+/* What a thread or account leaves while a tick is made counts once.  Must be
+ * the last test, as it makes ticks of its own. */
+static void
+check_window_pass(struct cost_account *account)
+{
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    struct cost_tick ticks[] = { { .number = 1000000 }, { .number = 1000001 } };
+    struct cost_book books[ARRAY_SIZE(ticks)];
+    const int owner = 0, heir = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(ticks); i++) {
+        record(recorder, 0, i);
+        cost_book_init(&books[i], &kind);
+        cost_recorder_read(recorder, &books[i]);
+        cost_tick_begin(&ticks[i]);
+        if (!i) {
+            cost_window_copy(&owner, &books[i]);
+        }
+    }
+    cost_window_pass(&owner, &heir, 0, &books[1]);
+    cost_window_copy(&heir, &books[1]);
+    for (size_t i = 0; i < ARRAY_SIZE(ticks); i++) {
+        struct cost_book window;
+
+        cost_book_init(&window, &kind);
+        cost_book_add(&window, &books[1]);
+        ovs_assert(cost_window_subtract(&heir, false, &ticks[i], &window));
+        ovs_assert(cost_book_events(&window, COST_ALL_CLASSES) == 1 - i);
+        cost_book_uninit(&window);
+    }
+    ovs_assert(!cost_window_subtract(&owner, true, &ticks[0], &books[0]));
+    for (size_t i = 0; i < ARRAY_SIZE(ticks); i++) {
+        cost_book_uninit(&books[i]);
+    }
+}
+
+/* Of a sum, the time of day is that of the highest maximum, if it is known. */
+static void
+check_max_time(struct cost_account *account)
+{
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    struct cost_book books[2], sum;
+
+    for (size_t i = 0; i < ARRAY_SIZE(books); i++) {
+        struct cost_entry entry;
+
+        cost_entry_init(&entry, 0);
+        cost_entry_add(&entry, TOTAL, 2000 - 1000 * i);
+        cost_record(recorder, &entry, NULL, NULL, NULL);
+        cost_book_init(&books[i], &kind);
+        cost_recorder_read(recorder, &books[i]);
+        cost_accounts_clear(kinds, 1, NULL);
+    }
+    cost_store(&books[0].classes[0]->max_us, 0);
+    cost_book_init(&sum, &kind);
+    cost_book_add(&sum, &books[0]);
+    cost_book_add(&sum, &books[1]);
+    ovs_assert(cost_hist_max(sum.classes[0]->total) == 2000);
+    ovs_assert(!cost_load(&sum.classes[0]->max_us));
+    cost_book_uninit(&sum);
+    for (size_t i = 0; i < ARRAY_SIZE(books); i++) {
+        cost_book_uninit(&books[i]);
+    }
+}
+
 static void
 run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
 {
@@ -1505,7 +1570,8 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
         check_accounts, check_clears, check_memory, check_config,
         check_old_numbers,
         check_windows, check_concurrent_copy, check_window_memory,
-        check_window_limit, check_window_accounts,
+        check_window_limit, check_window_accounts, check_max_time,
+        check_window_pass,
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
