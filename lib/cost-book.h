@@ -95,8 +95,6 @@ struct cost_column {
 #define COST_EXACT      (1u << 2)
 /* A counter of what was lost, in general not among the events. */
 #define COST_LOST       (1u << 3)
-/* A counter that is not shown. */
-#define COST_HIDDEN     (1u << 4)
 
 #define COST_ENUM(ID, NAME, UNIT, FLAGS, HELP) ID,
 #define COST_COLUMN(ID, NAME, UNIT, FLAGS, HELP) \

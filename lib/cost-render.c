@@ -309,9 +309,7 @@ put_counters(struct ds *s, const struct cost_block *block)
         for (end = first; (end < kind->n_counters
                            && !strcmp(kind->counters[end].unit, group));
              end++) {
-            if (!(kind->counters[end].flags & COST_HIDDEN)) {
-                sum += cost_block_counter(block, end);
-            }
+            sum += cost_block_counter(block, end);
         }
         if (!sum) {
             continue;
@@ -320,7 +318,7 @@ put_counters(struct ds *s, const struct cost_block *block)
         for (size_t i = first; i < end; i++) {
             uint64_t n = cost_block_counter(block, i);
 
-            if (n && !(kind->counters[i].flags & COST_HIDDEN)) {
+            if (n) {
                 put_share(s, kind->counters[i].name, n, sum);
             }
         }
@@ -680,9 +678,6 @@ put_json_numbers(struct json *json, const struct cost_report *report,
     for (size_t i = 0; i < kind->n_counters; i++) {
         const struct cost_column *counter = &kind->counters[i];
 
-        if (counter->flags & COST_HIDDEN) {
-            continue;
-        }
         if (!i || strcmp(counter->unit, kind->counters[i - 1].unit)) {
             group = json_object_create();
             json_object_put(counters, counter->unit, group);
@@ -891,8 +886,7 @@ cost_render_sums(const struct cost_report *report,
     return array;
 }
 
-/* Returns the names of those of the 'n' 'columns' that are shown and have all
- * of 'flags'. */
+/* Returns the names of those of the 'n' 'columns' that have all of 'flags'. */
 static struct json *
 column_names_to_json(const struct cost_column *columns, size_t n,
                      unsigned int flags)
@@ -900,7 +894,7 @@ column_names_to_json(const struct cost_column *columns, size_t n,
     struct json *array = json_array_create_empty();
 
     for (size_t i = 0; i < n; i++) {
-        if ((columns[i].flags & (flags | COST_HIDDEN)) == flags) {
+        if ((columns[i].flags & flags) == flags) {
             json_array_add(array, json_string_create(columns[i].name));
         }
     }

@@ -816,9 +816,6 @@ columns_to_json(const struct cost_kind *kind,
         const struct cost_column *column = &columns[i];
         struct json *json;
 
-        if (column->flags & COST_HIDDEN) {
-            continue;
-        }
         json = json_object_create();
         json_object_put_string(json, "name", column->name);
         json_object_put_string(json, "help", column->help);

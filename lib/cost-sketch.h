@@ -68,6 +68,8 @@ struct cost_who {
 struct cost_list {
     const char *name;                   /* Of a key, such as "port". */
     size_t max;                         /* Rows, a power of 2. */
+    bool classes;                       /* Are the keys classes, more specific
+                                         * ones than the event has? */
     void (*format)(const uint64_t numbers[2], struct ds *);  /* Or NULL. */
 };
 

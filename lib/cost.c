@@ -184,12 +184,6 @@ keep_breach(const struct cost_recorder *recorder,
     ovs_mutex_unlock(&breach_mutex);
 }
 
-static bool
-is_list_of_classes(const struct cost_list *list)
-{
-    return !strcmp(list->name, "class");
-}
-
 /* Appends the class of 'breach' to 's', the most specific one that is
  * known. */
 static void
@@ -199,7 +193,7 @@ put_class(struct ds *s, const struct cost_breach *breach)
 
     ds_put_cstr(s, ", class ");
     for (size_t i = 0; i < kind->n_lists; i++) {
-        if (breach->who[i].id && is_list_of_classes(&kind->lists[i])) {
+        if (breach->who[i].id && kind->lists[i].classes) {
             ds_put_cstr(s, breach->who[i].name);
             return;
         }
@@ -239,7 +233,7 @@ cost_log(void)
         for (size_t i = 0; i < kind->n_lists; i++) {
             const struct cost_row *who = &breach->who[i];
 
-            if (who->id && !is_list_of_classes(&kind->lists[i])) {
+            if (who->id && !kind->lists[i].classes) {
                 ds_put_format(&s, ", %s ", kind->lists[i].name);
                 cost_put_name(&s, who->name, true);
                 ds_put_cstr(&s, who->group[0] ? " " : "");

@@ -63,7 +63,7 @@ static const struct cost_list lists[UPCALL_COST_N_LISTS] = {
     [UPCALL_COST_RULE] = { .name = "rule", .max = 128,
                            .format = format_rule },
     [UPCALL_COST_FEATURES] = { .name = "class", .max = 128,
-                               .format = format_features },
+                               .classes = true, .format = format_features },
 };
 
 struct cost_config upcall_cost_config = {

@@ -218,6 +218,17 @@ send_to(struct tx_cost *tx, size_t n)
     }
 }
 
+/* Sends 'n_first' bursts to each of the first ports, and 'n_others' to each of
+ * the others, in 'ms' milliseconds. */
+static void
+send_to_all(struct tx_cost ports[], size_t n_first, size_t n_others, int ms)
+{
+    for (size_t i = 0; i < N_PORTS; i++) {
+        send_to(&ports[i], i < N_REST ? n_first : n_others);
+    }
+    timeval_warp(ms);
+}
+
 /* Checks that, in the last 'last_s' seconds, ports 'first' to 'last' have sent
  * 'n' bursts, which is known of the last 'elapsed_s' seconds, or not at all if
  * that is 0. */
@@ -273,26 +284,17 @@ check_windows(struct ovs_cmdl_context *ctx OVS_UNUSED)
     cost_accounts_copy();
 
     /* They are more active than others, but not twice as much. */
-    for (size_t i = 0; i < N_PORTS; i++) {
-        send_to(&ports[i], i < N_REST ? 15 : 10);
-    }
-    timeval_warp(COST_TICK_MS);
+    send_to_all(ports, 15, 10, COST_TICK_MS);
     check_window(10, 0, N_REST - 1, 0, 0);
     check_window(10, N_REST, N_PORTS - 1, 10, 10);
     cost_accounts_copy();
 
     /* Then they are, and the last ones of the others are not copied. */
-    for (size_t i = 0; i < N_PORTS; i++) {
-        send_to(&ports[i], i < N_REST ? 30 : 10);
-    }
-    timeval_warp(COST_TICK_MS);
+    send_to_all(ports, 30, 10, COST_TICK_MS);
     check_window(10, 0, N_REST - 1, 0, 0);
     check_window(10, N_REST, N_PORTS - 1, 10, 10);
     cost_accounts_copy();
-    for (size_t i = 0; i < N_PORTS; i++) {
-        send_to(&ports[i], 20);
-    }
-    timeval_warp(5000);
+    send_to_all(ports, 20, 20, 5000);
     check_window(5, 0, N_COPIED - 1, 5, 20);
     check_window(5, N_COPIED, N_PORTS - 1, 0, 0);
     check_window(25, 0, N_REST - 1, 5, 20);
