@@ -543,7 +543,7 @@ cost_slowest_insert(struct cost_slowest *slowest, const char *thread,
             uint64_t *words = &slow->stages[kind->n_stages];
 
             memset(words, 0, kind->n_details * sizeof *words);
-            if (details && details->get) {
+            if (details) {
                 details->get(words, details->aux, details->n);
             }
         }

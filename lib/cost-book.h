@@ -213,7 +213,7 @@ typedef void cost_details_cb(uint64_t *details, const void *aux, size_t n);
 
 /* Where the details of an event come from. */
 struct cost_details {
-    cost_details_cb *get;               /* Or NULL. */
+    cost_details_cb *get;
     const void *aux;
     size_t n;
 };
@@ -352,17 +352,6 @@ int cost_slow_compare(const void *, const void *);
 void *cost_alloc(size_t size);
 void cost_free(void *, size_t size);
 uint64_t cost_memory_used(void);
-
-/* Makes 'entry' one of 'class' of which nothing is known. */
-static inline void
-cost_entry_init(struct cost_entry *entry, size_t class)
-{
-    entry->excluded_ns = 0;
-    entry->class = class;
-    entry->known = 0;
-    entry->watched = false;
-    entry->counter = COST_NO_COUNTER;
-}
 
 /* Adds 'n', nanoseconds or a number, to 'stage' of 'entry'. */
 static inline void

@@ -182,9 +182,8 @@ cost_hist_has(const struct cost_hist *hist, unsigned int bucket)
     return bucket - hist->first < hist->n;
 }
 
-/* Adds 'n' to 'bucket', for which 'hist' has memory.  Returns what the bucket
- * has then. */
-static inline uint64_t
+/* Adds 'n' to 'bucket', for which 'hist' has memory. */
+static inline void
 cost_hist_add_bucket(struct cost_hist *hist, unsigned int bucket, uint64_t n)
 {
     size_t i = bucket - hist->first;
@@ -195,12 +194,8 @@ cost_hist_add_bucket(struct cost_hist *hist, unsigned int bucket, uint64_t n)
 
         atomic_read_relaxed(p, &old);
         atomic_store_relaxed(p, old + (uint32_t) n);
-        return old + (uint32_t) n;
     } else {
-        atomic_uint64_t *p = (atomic_uint64_t *) hist->buckets + i;
-
-        cost_increase(p, n);
-        return cost_load(p);
+        cost_increase((atomic_uint64_t *) hist->buckets + i, n);
     }
 }
 

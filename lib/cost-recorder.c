@@ -34,7 +34,9 @@ static ATOMIC(cost_breach_cb *) breach_cb;
 
 /* No event is of its class. */
 #define NO_CLASS UINT32_MAX
-struct cost_data cost_no_data = {
+
+/* Stands for that of a recorder that has recorded nothing. */
+static struct cost_data no_data = {
     .latest_class = NO_CLASS,
     .slowest = OVSRCU_INITIALIZER(&cost_no_slowest),
 };
@@ -70,9 +72,9 @@ data_destroy(struct cost_data *data)
 void
 cost_recorder_take_data(struct cost_recorder *recorder)
 {
-    struct cost_data *data = atomic_exchange(&recorder->data.p, &cost_no_data);
+    struct cost_data *data = atomic_exchange(&recorder->data.p, &no_data);
 
-    if (data != &cost_no_data) {
+    if (data != &no_data) {
         ovsrcu_postpone(data_destroy, data);
     }
 }
@@ -85,7 +87,7 @@ cost_recorder_take_slowest(struct cost_recorder *recorder)
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
     struct cost_slowest *slowest = &cost_no_slowest;
 
-    if (data != &cost_no_data) {
+    if (data != &no_data) {
         slowest = atomic_exchange(&data->slowest.p, &cost_no_slowest);
     }
     return slowest != &cost_no_slowest ? slowest : NULL;
@@ -165,7 +167,7 @@ cost_recorder_alloc(const struct cost_kind *kind, const char *thread)
 {
     struct cost_recorder *recorder = cost_alloc(sizeof *recorder);
 
-    ovsrcu_init(&recorder->data, &cost_no_data);
+    ovsrcu_init(&recorder->data, &no_data);
     recorder->kind = kind;
     recorder->sample_interval = cost_sample_interval(kind->config);
     recorder->sample_in = sample_gap(recorder->sample_interval);
@@ -230,7 +232,7 @@ recorder_data(struct cost_recorder *recorder)
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
 
-    if (OVS_UNLIKELY(data == &cost_no_data)) {
+    if (OVS_UNLIKELY(data == &no_data)) {
         data = cost_alloc(sizeof *data);
         data->latest_class = NO_CLASS;
         ovsrcu_init(&data->slowest, &cost_no_slowest);
@@ -449,7 +451,7 @@ cost_pause(struct cost_recorder *recorder)
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
 
-    if (data != &cost_no_data) {
+    if (data != &no_data) {
         data->latest_class = NO_CLASS;
     }
 }

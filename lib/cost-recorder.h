@@ -58,13 +58,10 @@ struct cost_data {
     OVSRCU_TYPE(struct cost_keys *) keys[COST_MAX_LISTS];  /* NULL if empty. */
 };
 
-/* Stands for that of a recorder that has recorded nothing. */
-extern struct cost_data cost_no_data;
-
 /* What one thread records of one account.  Fits in a cache line. */
 struct cost_recorder {
-    OVSRCU_TYPE(struct cost_data *) data;  /* 'cost_no_data' if there is
-                                            * nothing. */
+    OVSRCU_TYPE(struct cost_data *) data;  /* That of all recorders that have
+                                            * recorded nothing, or its own. */
     const struct cost_kind *kind;
 
     /* Used by the recording thread only. */

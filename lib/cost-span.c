@@ -74,11 +74,12 @@ record(struct cost_span *span, uint64_t now, uint64_t total,
 {
     const struct cost_kind *kind = span->recorder->kind;
     struct cost_entry *entry = &span->entry;
+    size_t last = cost_kind_total(kind);
     cost_span_observer *observe;
 
     entry->excluded_ns = 0;
     if (total != COST_CLOCK_UNKNOWN) {
-        cost_entry_add(entry, cost_kind_total(kind), total);
+        cost_entry_add(entry, last, total);
         for (uint16_t lapped = span->lapped; lapped;
              lapped = zero_rightmost_1bit(lapped)) {
             size_t stage = raw_ctz(lapped);
@@ -100,9 +101,7 @@ record(struct cost_span *span, uint64_t now, uint64_t total,
         observe(span, now);
     }
     if (span->sampled && !entry->watched) {
-        size_t stage = cost_kind_total(kind);
-        uint64_t ns = (entry->known & (1u << stage)
-                       ? entry->stages[stage] : 0);
+        uint64_t ns = entry->known & (1u << last) ? entry->stages[last] : 0;
 
         for (size_t i = 0; i < kind->n_lists; i++) {
             if (span->who[i].id) {

@@ -126,10 +126,8 @@ remove_slot(size_t i)
     hmap_destroy(&slots[i].copies);
     n_slots--;
     for (; i < n_slots; i++) {
-        slots[i].tick = slots[i + 1].tick;
-        hmap_init(&slots[i].copies);
-        hmap_swap(&slots[i].copies, &slots[i + 1].copies);
-        hmap_destroy(&slots[i + 1].copies);
+        slots[i] = slots[i + 1];
+        hmap_moved(&slots[i].copies);
     }
 }
 
@@ -156,26 +154,22 @@ cost_tick_begin(const struct cost_tick *tick)
 }
 
 /* Makes '*tick' the latest one at least 'last_ms' ago, or, if none is so old
- * any more for the sake of memory, the oldest one.  Returns false if there has
- * not been any so long ago. */
-bool
+ * any more for the sake of memory, the oldest one.  Leaves it alone if there
+ * has not been any so long ago. */
+void
 cost_tick_find(long long int last_ms, struct cost_tick *tick)
 {
     long long int now = time_msec();
-    bool found = false;
 
     ovs_mutex_lock(&mutex);
     for (size_t i = n_slots; i-- > 0;) {
-        bool old = now - slots[i].tick.ms >= last_ms;
-
-        if (old || (!i && slots[i].tick.number >= COST_TICKS_EACH)) {
+        if (now - slots[i].tick.ms >= last_ms
+            || (!i && slots[i].tick.number >= COST_TICKS_EACH)) {
             *tick = slots[i].tick;
-            found = true;
             break;
         }
     }
     ovs_mutex_unlock(&mutex);
-    return found;
 }
 
 /* Windows. */

@@ -58,7 +58,7 @@ struct cost_tick {
 };
 
 void cost_tick_begin(const struct cost_tick *);
-bool cost_tick_find(long long int last_ms, struct cost_tick *);
+void cost_tick_find(long long int last_ms, struct cost_tick *);
 
 void cost_window_copy(const void *owner, const struct cost_book *);
 bool cost_window_repeat(const void *owner);

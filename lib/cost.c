@@ -851,7 +851,7 @@ make_window(const void *owner, uint64_t since_tick, struct cost_tick *from,
 }
 
 /* Reads 'account' into 'reading', and only what happened since 'from', from
- * cost_accounts_get(), unless that is NULL, or the account is new or cleared
+ * cost_accounts_get(), unless its number is 0, or the account is new or cleared
  * since.  If its numbers were not copied then, as it was not active, reads
  * what happened since a later tick.  The slowest events are those that
  * cost_accounts_take_slowest() or an earlier tick has taken.
@@ -866,13 +866,10 @@ cost_account_read(struct cost_account *account, const struct cost_tick *from,
                   struct cost_reading *reading)
 {
     const struct cost_kind *kind = account->kind;
-    struct cost_tick tick = { .number = 0 };
+    struct cost_tick tick = *from;
     struct cost_thread_book *thread;
     bool known;
 
-    if (from) {
-        tick = *from;
-    }
     reading->kind = kind;
     reading->name = account->name;
     reading->datapath = account->datapath;

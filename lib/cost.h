@@ -68,9 +68,8 @@ struct smap;
  * Any thread may read or clear an account while others record into it, with
  * relaxed loads: a reading may have part of the events that are recorded
  * meanwhile, such as their times without their counters, and the next one has
- * the rest.  Sums are exact once nobody records.  Only a
- * reader that wants the slowest events waits, for a grace period, holding no
- * lock.
+ * the rest.  Sums are exact once nobody records.  Only a reader that wants the
+ * slowest events waits, for a grace period, holding no lock.
  *
  * Locks are taken in this order: that of the configuration, under which
  * cost_config's functions run; that of all accounts; that of one account; that

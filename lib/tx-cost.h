@@ -19,9 +19,6 @@
 
 #include "cost-span.h"
 
-struct ds;
-struct json;
-
 /* Cost of sending packets.
  * ========================
  *
@@ -86,7 +83,6 @@ enum tx_cost_stage { TX_COST_STAGES(COST_ENUM) };
 
 enum tx_cost_counter {
     TX_COST_COUNTERS(COST_ENUM)
-    TX_COST_N_COUNTERS,
     TX_COST_N_REASONS = TX_COST_DROP_DOWN
 };
 

@@ -73,7 +73,7 @@ struct cost_config upcall_cost_config = {
     .apply = upcall_cost_apply,
 };
 
-atomic_bool upcall_cost_packets = false;
+static atomic_bool upcall_cost_packets = false;
 
 /* What an upcall is, in both datapaths, to laps and outcomes. */
 static const char upcall_event[] = "upcall";
@@ -283,6 +283,9 @@ void
 upcall_cost_count_lost(const struct cost_span *span,
                        enum upcall_cost_type type, int error)
 {
+    if (!cost_enabled(&upcall_cost_config)) {
+        return;
+    }
     cost_count(span->recorder, type,
                (error == ENODEV ? UPCALL_COST_LOST_BRIDGE
                 : UPCALL_COST_LOST_ERROR), 1);
@@ -331,7 +334,7 @@ format_rule(const uint64_t numbers[2], struct ds *s)
 }
 
 /* Stops the upcall for a flow miss that the userspace datapath started with
- * upcall_cost_begin() on 'upcall', and leaves it open when it ends.  It was
+ * upcall_cost_begin() on 'upcall': it ends when the next one begins.  It was
  * for a packet of 'flow', of which 'miniflow' is a copy that stays valid until
  * then, and led to 'actions'.  'error' is what the upcall callback returned:
  * 0, ENOSPC if no flow is to be installed, or another value if the upcall

@@ -136,7 +136,6 @@ extern struct cost_kind upcall_cost_kernel_kind;
 /* So many bytes of the packet are kept of each of the slowest upcalls, if
  * other_config:cost-packets is true. */
 #define UPCALL_COST_PACKET_MAX 128
-extern atomic_bool upcall_cost_packets;
 
 /* An upcall in the userspace datapath. */
 struct upcall_cost_netdev {

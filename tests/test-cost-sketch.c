@@ -25,7 +25,6 @@
 #include <stdlib.h>
 
 #include "cost-book.h"
-#include "latch.h"
 #include "openvswitch/dynamic-string.h"
 #include "ovs-rcu.h"
 #include "ovs-thread.h"
@@ -84,22 +83,6 @@ read_keys(struct cost_sketch *sketch, const struct cost_keys *keys)
 {
     memset(sketch, 0, sizeof *sketch);
     cost_sketch_read(sketch, keys, N_ROWS);
-}
-
-/* Runs what RCU has postponed. */
-static void
-run_postponed(void)
-{
-    struct latch done;
-
-    latch_init(&done);
-    ovsrcu_postpone(latch_set, &done);
-    ovsrcu_quiesce_start();
-    while (!latch_is_set(&done)) {
-        xnanosleep(1000000);
-    }
-    ovsrcu_quiesce_end();
-    latch_destroy(&done);
 }
 
 static const struct cost_row *
@@ -483,7 +466,7 @@ test_cost_sketch_main(int argc OVS_UNUSED, char *argv[])
     check_weights();
     check_weighted_bounds();
     check_concurrent();
-    run_postponed();
+    ovsrcu_barrier();
     ovs_assert(cost_memory_used() == used);
     printf("ok\n");
 }

@@ -19,7 +19,6 @@
 #include <config.h>
 #undef NDEBUG
 #include "cost.h"
-#include "cost-render.h"
 #include "cost-span.h"
 
 #include <getopt.h>
@@ -107,6 +106,14 @@ get_details(uint64_t *details, const void *aux, size_t n)
     details[1] = n - *number;
 }
 
+/* Makes 'entry' one of 'class' of which nothing is known. */
+static void
+entry_init(struct cost_entry *entry, uint32_t class)
+{
+    *entry = (struct cost_entry) { .class = class,
+                                   .counter = COST_NO_COUNTER };
+}
+
 /* Records one event of 'class', the 'number'th. */
 static void
 record(struct cost_recorder *recorder, size_t class, uint64_t number)
@@ -137,7 +144,8 @@ read_kind(const struct cost_kind *const of[])
 
     cost_accounts_get(of, 1, NULL, 0, &r->all);
     ovs_assert(r->all.n == 1);
-    ovs_assert(cost_account_read(r->all.accounts[0], NULL, &r->reading));
+    ovs_assert(cost_account_read(r->all.accounts[0], &r->all.from,
+                                 &r->reading));
     r->sum = cost_book_sum(&r->reading.total, COST_ALL_CLASSES);
     return r;
 }
@@ -514,7 +522,7 @@ check_slowest(struct cost_account *account)
     for (uint64_t i = 0; i < 1000; i++) {
         struct cost_entry entry;
 
-        cost_entry_init(&entry, i % N_CLASSES);
+        entry_init(&entry, i % N_CLASSES);
         cost_entry_add(&entry, TOTAL, (i * 7919 % 1000 + 1) * 1000000);
         cost_record(recorder, &entry, NULL, NULL, NULL);
     }
@@ -612,7 +620,7 @@ check_untimed(struct cost_account *unused OVS_UNUSED)
             cost_count_event(recorder, events[j].class, events[j].reason,
                              SENT, events[j].number);
         }
-        cost_entry_init(&entry, 0);
+        entry_init(&entry, 0);
         entry.counter = GOOD;
         cost_entry_add(&entry, TOTAL, 1000);
         cost_entry_add(&entry, NUMBER, 100);
@@ -650,7 +658,7 @@ check_wide(struct cost_account *account)
     struct read *r;
 
     /* As if so many events had been recorded. */
-    cost_entry_init(&entry, 0);
+    entry_init(&entry, 0);
     entry.counter = GOOD;
     cost_entry_add(&entry, TOTAL, 1000);
     for (int i = 0; i < COST_MAX_SLOWEST; i++) {
@@ -856,7 +864,7 @@ read_sum(const char *name, uint64_t *total, uint64_t *n_deleted)
     for (size_t i = 0; i < all.n; i++) {
         struct cost_reading reading;
 
-        ovs_assert(cost_account_read(all.accounts[i], NULL, &reading));
+        ovs_assert(cost_account_read(all.accounts[i], &all.from, &reading));
         *total += cost_book_events(&reading.total, COST_ALL_CLASSES);
         cost_reading_uninit(&reading);
     }
@@ -1171,7 +1179,7 @@ check_windows(struct cost_account *account)
             events[n].tick = latest;
             events[n].ns = (1 + random_range(1000000)) * UINT64_C(8192) + n;
             events[n].stays = stays;
-            cost_entry_init(&entry, 0);
+            entry_init(&entry, 0);
             entry.counter = GOOD;
             cost_entry_add(&entry, TOTAL, events[n].ns);
             cost_record(recorders[r], &entry, NULL, NULL, NULL);
@@ -1237,7 +1245,7 @@ check_window_memory(struct cost_account *unused OVS_UNUSED)
             for (size_t j = 0; j < N_EVENTS; j++) {
                 struct cost_entry entry;
 
-                cost_entry_init(&entry, 0);
+                entry_init(&entry, 0);
                 entry.counter = j % 2;
                 cost_entry_add(&entry, NUMBER, random_range(100));
                 for (size_t k = FIRST; k < N_STAGES; k++) {
@@ -1276,7 +1284,7 @@ check_window_limit(struct cost_account *unused OVS_UNUSED)
         for (uint64_t ns = 1; ns < COST_HIST_MAX_NS; ns += ns / 16 + 1) {
             struct cost_entry entry;
 
-            cost_entry_init(&entry, 0);
+            entry_init(&entry, 0);
             for (size_t k = FIRST; k < N_STAGES; k++) {
                 cost_entry_add(&entry, k, ns);
             }
@@ -1389,7 +1397,7 @@ copied_main(void *recorder)
     for (uint64_t i = 0; i < N_COPIED; i++) {
         struct cost_entry entry;
 
-        cost_entry_init(&entry, i % N_CLASSES);
+        entry_init(&entry, i % N_CLASSES);
         cost_entry_add(&entry, TOTAL, i * 7919 % N_COPIED);
         cost_record(recorder, &entry, NULL, NULL, NULL);
         if (i % 128 == 0) {
@@ -1462,7 +1470,7 @@ check_old_numbers(struct cost_account *account)
         for (size_t class = 0; class <= 1; class++) {
             struct cost_entry entry;
 
-            cost_entry_init(&entry, class * i);
+            entry_init(&entry, class * i);
             entry.counter = GOOD;
             cost_entry_add(&entry, TOTAL, ns[i]);
             cost_entry_add(&entry, NUMBER, i * 4);
@@ -1540,7 +1548,7 @@ check_max_time(struct cost_account *account)
     for (size_t i = 0; i < ARRAY_SIZE(books); i++) {
         struct cost_entry entry;
 
-        cost_entry_init(&entry, 0);
+        entry_init(&entry, 0);
         cost_entry_add(&entry, TOTAL, 2000 - 1000 * i);
         cost_record(recorder, &entry, NULL, NULL, NULL);
         cost_book_init(&books[i], &kind);

@@ -70,7 +70,7 @@ read_account(const char *name, struct cost_reading *reading)
     found = all.n;
     if (found) {
         ovs_assert(cost_accounts_take_slowest(all.accounts, all.n));
-        ovs_assert(cost_account_read(all.accounts[0], NULL, reading));
+        ovs_assert(cost_account_read(all.accounts[0], &all.from, reading));
     }
     cost_accounts_put(&all);
     return found;

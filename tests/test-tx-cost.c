@@ -27,8 +27,6 @@
 #include "command-line.h"
 #include "cost.h"
 #include "cost-clock.h"
-#include "latch.h"
-#include "openvswitch/thread.h"
 #include "ovs-rcu.h"
 #include "ovs-thread.h"
 #include "ovstest.h"
@@ -98,15 +96,8 @@ static void
 print_memory(const char *when, uint64_t before, size_t n_ports)
 {
     uint64_t accounted, now;
-    struct latch given_back;
 
-    latch_init(&given_back);
-    ovsrcu_postpone(latch_set, &given_back);
-    while (!latch_is_set(&given_back)) {
-        xnanosleep(1000000);
-    }
-    latch_destroy(&given_back);
-
+    ovsrcu_barrier();
     accounted = cost_memory_used();
     now = resident();
     printf("%s: %.2f MB, %.2f MB resident, %"PRIu64" bytes a port\n", when,

@@ -214,7 +214,7 @@ print_account(const char *what)
     printf("%s\n", what);
     cost_accounts_get(kinds, 1, NULL, 0, &all);
     ovs_assert(all.n == 1);
-    ovs_assert(cost_account_read(all.accounts[0], NULL, &reading));
+    ovs_assert(cost_account_read(all.accounts[0], &all.from, &reading));
     for (size_t i = 0; i < reading.total.n_classes; i++) {
         if (reading.total.classes[i]) {
             struct ds name = DS_EMPTY_INITIALIZER;

@@ -147,7 +147,7 @@ n_counted(void)
 
     cost_accounts_get(kinds, 1, "system@test", 0, &all);
     ovs_assert(all.n == 1);
-    ovs_assert(cost_account_read(all.accounts[0], NULL, &reading));
+    ovs_assert(cost_account_read(all.accounts[0], &all.from, &reading));
     sum = cost_book_sum(&reading.total, COST_ALL_CLASSES);
     n = cost_block_counter(sum, UPCALL_COST_LOST_OVERRUN);
     cost_block_destroy(sum);

@@ -40,7 +40,6 @@ class Side:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.blocks: List[Block] = []
-        self.n_windows = 0
         self.n_sources = 0
         self.seconds = 0.0
         self.total = Body(kind)
@@ -59,7 +58,6 @@ class Side:
                 block.body.merge(window.totals[key].total)
         for block in self.blocks[first:]:
             self.total.merge(block.body)
-        self.n_windows += len(windows)
         self.n_sources += 1
 
     def load(self, stage: str) -> float:
