@@ -141,7 +141,6 @@ block_create(const struct cost_kind *kind, struct cost_hist ranges[],
     struct cost_block *block;
     char *buckets;
 
-    BUILD_ASSERT_DECL(sizeof(struct cost_hist) % sizeof(uint64_t) == 0);
     for (size_t i = 0; i < kind->n_stages; i++) {
         ranges[i].wide = wide;
         size += sizeof ranges[i] + cost_hist_size(&ranges[i]);
@@ -394,11 +393,13 @@ void
 cost_book_subtract(struct cost_book *book, const struct cost_book *old,
                    uint64_t since_us)
 {
-    for (size_t i = 0; i < old->n_classes; i++) {
-        if (old->classes[i]
-            && !block_subtract(book->classes[i], old->classes[i], since_us)) {
-            cost_block_destroy(book->classes[i]);
-            book->classes[i] = NULL;
+    for (size_t i = 0; i < MIN(old->n_classes, book->n_classes); i++) {
+        struct cost_block **block = &book->classes[i];
+
+        if (old->classes[i] && *block
+            && !block_subtract(*block, old->classes[i], since_us)) {
+            cost_block_destroy(*block);
+            *block = NULL;
         }
     }
     for (size_t i = 0; i < book->kind->n_lists; i++) {

@@ -265,8 +265,12 @@ struct cost_slowest {
     uint64_t fastest_ns;                /* Of those in 'slow', if it is full,
                                          * otherwise 0. */
     const struct cost_kind *kind;
-    struct cost_account *account;       /* These are for 'tick' and account, */
-    uint64_t tick;                      /* once the list has been taken. */
+
+    /* Once the list has been taken. */
+    struct cost_account *account;
+    uint64_t tick;                      /* The first one that is kept. */
+    uint64_t n_clears;                  /* Of the account, until then. */
+
     size_t n;
     struct cost_slow *slow[];           /* kind->n_slowest. */
 };

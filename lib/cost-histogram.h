@@ -182,6 +182,20 @@ cost_hist_has(const struct cost_hist *hist, unsigned int bucket)
     return bucket - hist->first < hist->n;
 }
 
+/* Returns true if 'bucket' of 'hist' comes near the limit of 32 bits. */
+static inline bool
+cost_hist_is_full(const struct cost_hist *hist, unsigned int bucket)
+{
+    uint32_t n;
+
+    if (OVS_UNLIKELY(hist->wide)) {
+        return false;
+    }
+    atomic_read_relaxed((atomic_uint32_t *) hist->buckets
+                        + (bucket - hist->first), &n);
+    return n > INT32_MAX;
+}
+
 /* Adds 'n' to 'bucket', for which 'hist' has memory. */
 static inline void
 cost_hist_add_bucket(struct cost_hist *hist, unsigned int bucket, uint64_t n)

@@ -375,11 +375,8 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
         unsigned int bucket = cost_hist_bucket(value);
         struct cost_hist *hist = &data->latest->hists[stage];
 
-        /* Most events are counted by cost_record_total() instead, but not so
-         * many that a bucket overflows meanwhile. */
         if (OVS_UNLIKELY(!cost_hist_has(hist, bucket)
-                         || (!hist->wide
-                             && cost_hist_get(hist, bucket) > INT32_MAX))) {
+                         || cost_hist_is_full(hist, bucket))) {
             extend_latest(data, entry, known, cost_hist_has(hist, bucket));
             hist = &data->latest->hists[stage];
         }

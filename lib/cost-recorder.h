@@ -150,6 +150,7 @@ cost_record_total(struct cost_recorder *recorder, uint32_t class,
     hist = block->total;
     if (OVS_UNLIKELY(total_ns > slowest->threshold_ns
                      || !cost_hist_has(hist, bucket)
+                     || cost_hist_is_full(hist, bucket)
                      || total_ns > cost_hist_max(hist)
                      || total_ns < cost_hist_min(hist))) {
         return false;

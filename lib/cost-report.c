@@ -474,11 +474,14 @@ do_top(void *request_, struct unixctl_worker_reply *reply)
             continue;
         }
         elapsed_ms = MAX(elapsed_ms, reading.elapsed_ms);
-        for (size_t j = 0; j < reading.n_threads; j++) {
+        if (top->by != COST_BY_THREAD) {
+            cost_top_add(&sum, top, &reading.total, name);
+        }
+        for (size_t j = 0; (top->by == COST_BY_THREAD
+                            && j < reading.n_threads); j++) {
             const struct cost_thread_book *thread = &reading.threads[j];
 
-            cost_top_add(&sum, top, &thread->book,
-                         top->by == COST_BY_THREAD ? thread->name : name);
+            cost_top_add(&sum, top, &thread->book, thread->name);
         }
         cost_reading_uninit(&reading);
         ovsrcu_quiesce();

@@ -94,6 +94,8 @@ record(struct cost_span *span, uint64_t now, uint64_t total,
 
             entry->excluded_ns = ns != COST_CLOCK_UNKNOWN ? ns : 0;
         }
+    } else {
+        entry->known &= ~(1u << last);
     }
     cost_record(span->recorder, entry, counts, details, span->who);
     atomic_read_relaxed(&observer, &observe);
@@ -171,6 +173,9 @@ cost_span_cancel(struct cost_span *span)
 {
     if (span->recorder) {
         *cost_innermost_get() = span->outer;
-        cost_span_exclude(cost_clock_ticks(span->begin, cost_span_now(span)));
+        if (span->outer) {
+            cost_span_exclude(cost_clock_ticks(span->begin,
+                                               cost_span_now(span)));
+        }
     }
 }

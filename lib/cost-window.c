@@ -39,6 +39,9 @@ struct copy {
     struct numbers *numbers;
 };
 
+/* Bytes of a copy, in a cache line of its own, and of what malloc() adds. */
+#define COPY_SIZE (2 * CACHE_LINE_SIZE)
+
 /* A tick that is kept. */
 struct slot {
     struct cost_tick tick;
@@ -76,7 +79,7 @@ copy_create(struct slot *slot, const void *owner, struct numbers *numbers)
     copy->owner = owner;
     copy->numbers = numbers;
     numbers->n_refs++;
-    total_size += sizeof *copy;
+    total_size += COPY_SIZE;
     hmap_insert(&slot->copies, &copy->hmap_node, hash_pointer(owner, 0));
 }
 
@@ -91,7 +94,7 @@ copy_destroy(struct slot *slot, struct copy *copy)
         cost_book_uninit(&numbers->book);
         cost_free(numbers, sizeof *numbers);
     }
-    total_size -= sizeof *copy;
+    total_size -= COPY_SIZE;
     hmap_remove(&slot->copies, &copy->hmap_node);
     cost_free(copy, sizeof *copy);
 }
@@ -174,20 +177,26 @@ cost_tick_find(long long int last_ms, struct cost_tick *tick)
 
 /* Windows. */
 
+/* Makes 'book' the copy of 'owner' in 'slot'. */
+static void
+set_copy(struct slot *slot, const void *owner, const struct cost_book *book)
+    OVS_REQUIRES(mutex)
+{
+    struct copy *copy = find_copy(slot, owner);
+
+    if (copy) {
+        copy_destroy(slot, copy);
+    }
+    copy_create(slot, owner, numbers_create(book));
+}
+
 /* Copies 'book', the numbers that 'owner' has at the latest tick.  They have
  * what it has got from others since the tick began. */
 void
 cost_window_copy(const void *owner, const struct cost_book *book)
 {
-    struct slot *slot;
-    struct copy *copy;
-
     ovs_mutex_lock(&mutex);
-    slot = &slots[n_slots - 1];
-    while ((copy = find_copy(slot, owner)) != NULL) {
-        copy_destroy(slot, copy);
-    }
-    copy_create(slot, owner, numbers_create(book));
+    set_copy(&slots[n_slots - 1], owner, book);
     ovs_mutex_unlock(&mutex);
 }
 
@@ -209,60 +218,55 @@ cost_window_repeat(const void *owner)
     return copy != NULL;
 }
 
-/* Subtracts from 'book' all that 'owner' had at '*from'.  If there is no copy
- * of that, then if 'later', changes '*from' to the first tick after it of
- * which there is one.  Returns false if there is no such copy. */
+/* Subtracts from 'book' what 'owner' had at '*from'.  If there is no copy of
+ * that, then if 'later', changes '*from' to the first tick after it of which
+ * there is one.  Returns false if there is no such copy. */
 bool
 cost_window_subtract(const void *owner, bool later, struct cost_tick *from,
                      struct cost_book *book)
 {
-    uint64_t first = from->number;
-    bool found = false;
+    struct copy *copy = NULL;
 
     ovs_mutex_lock(&mutex);
-    for (size_t i = 0; i < n_slots && !found; i++) {
-        uint64_t number = slots[i].tick.number;
-        struct copy *copy;
+    for (size_t i = 0; i < n_slots && !copy; i++) {
+        const struct cost_tick *tick = &slots[i].tick;
 
-        if (number < first || (number > first && !later)) {
-            continue;
-        }
-        HMAP_FOR_EACH_WITH_HASH (copy, hmap_node, hash_pointer(owner, 0),
-                                 &slots[i].copies) {
-            if (copy->owner == owner) {
-                cost_book_subtract(book, &copy->numbers->book,
-                                   slots[i].tick.us);
-                *from = slots[i].tick;
-                found = true;
+        if (tick->number == from->number
+            || (later && tick->number > from->number)) {
+            copy = find_copy(&slots[i], owner);
+            if (copy) {
+                cost_book_subtract(book, &copy->numbers->book, tick->us);
+                *from = *tick;
             }
         }
     }
     ovs_mutex_unlock(&mutex);
-    return found;
+    return copy != NULL;
 }
 
-/* 'owner', which is going, has left the numbers 'book' to 'heir': its copies
- * are copies of the heir from now on.  Where there is no copy of a tick after
+/* 'owner', which is going, has left the numbers 'book' to 'heir': adds the
+ * copies of 'owner' to those of 'heir'.  Where there is no copy of a tick after
  * 'since_tick', when it began, takes 'book' for it: its numbers are in no
  * window. */
 void
 cost_window_pass(const void *owner, const void *heir, uint64_t since_tick,
                  const struct cost_book *book)
 {
-    struct numbers *numbers = NULL;
-
     ovs_mutex_lock(&mutex);
     for (size_t i = 0; i < n_slots; i++) {
-        struct copy *copy = find_copy(&slots[i], owner);
+        const struct copy *left = find_copy(&slots[i], owner);
+        const struct copy *copy = find_copy(&slots[i], heir);
 
-        if (copy) {
-            hmap_remove(&slots[i].copies, &copy->hmap_node);
-            copy->owner = heir;
-            hmap_insert(&slots[i].copies, &copy->hmap_node,
-                        hash_pointer(heir, 0));
-        } else if (slots[i].tick.number > since_tick) {
-            numbers = numbers ? numbers : numbers_create(book);
-            copy_create(&slots[i], heir, numbers);
+        if (left || slots[i].tick.number > since_tick) {
+            struct cost_book sum;
+
+            cost_book_init(&sum, book->kind);
+            cost_book_add(&sum, left ? &left->numbers->book : book);
+            if (copy) {
+                cost_book_add(&sum, &copy->numbers->book);
+            }
+            set_copy(&slots[i], heir, &sum);
+            cost_book_uninit(&sum);
         }
     }
     ovs_mutex_unlock(&mutex);
@@ -274,9 +278,9 @@ cost_window_forget(const void *owner)
 {
     ovs_mutex_lock(&mutex);
     for (size_t i = 0; i < n_slots; i++) {
-        struct copy *copy;
+        struct copy *copy = find_copy(&slots[i], owner);
 
-        while ((copy = find_copy(&slots[i], owner)) != NULL) {
+        if (copy) {
             copy_destroy(&slots[i], copy);
         }
     }

@@ -30,7 +30,8 @@
  * those before.
  *
  * A copy belongs to an owner, some address: an account, or a recorder.  Copies
- * of one that is gone pass to the owner of the numbers that it has left.
+ * of one that is gone are added to those of the owner of the numbers that it
+ * has left.
  *
  *
  * Thread-safety

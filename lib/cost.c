@@ -52,7 +52,7 @@ struct cost_account {
     bool copied;                        /* Then?  Used by the thread that makes
                                          * ticks only. */
     uint64_t since_tick OVS_GUARDED;    /* The latest one at... */
-    bool cleared OVS_GUARDED;
+    uint64_t n_clears OVS_GUARDED;
     long long int since_us OVS_GUARDED; /* ...the latest clear. */
     long long int since_ms OVS_GUARDED; /* Same, time_msec(). */
 };
@@ -62,6 +62,8 @@ struct known_kind {
     struct cost_sum deleted;            /* Of accounts that are destroyed. */
     uint64_t since_tick;                /* The latest one before that. */
     long long int since_us;             /* When any account was cleared. */
+    uint64_t log_ns;                    /* Of the settings, at the latest tick.
+                                         * For the thread that makes ticks. */
 };
 
 /* Protects the list, and the kinds.  Recording never takes it. */
@@ -411,14 +413,15 @@ cost_account_create(const struct cost_kind *kind, const char *name,
     account->datapath = nullable_xstrdup(kind->typed_names ? name : datapath);
     account->n_refs = 1;
     ovs_mutex_init(&account->mutex);
+
+    /* With the lock, so that the next tick copies it. */
+    ovs_mutex_lock(&accounts_mutex);
     ovs_mutex_lock(&account->mutex);
     cost_book_init(&account->exited, kind);
     account->since_tick = cost_load(&latest_tick);
     account->since_us = time_wall_usec();
     account->since_ms = time_msec();
     ovs_mutex_unlock(&account->mutex);
-
-    ovs_mutex_lock(&accounts_mutex);
     account->id = ++latest_id;
     ovs_list_push_back(&accounts, &account->list_node);
     n_accounts++;
@@ -466,17 +469,21 @@ account_unref(struct cost_account *account)
 }
 
 /* Moves the events of 'new', which no thread uses any more, to those of
- * 'account', and keeps there those that are among the slowest since a tick
- * that is kept, or of all. */
+ * 'account', unless that has been cleared since, and keeps there those that
+ * are among the slowest since a tick that is kept, or of all. */
 static void
 keep_slowest(struct cost_account *account, struct cost_slowest *new)
     OVS_REQUIRES(account->mutex)
 {
     const struct cost_kind *kind = account->kind;
-    size_t n_all = account->n_slowest + new->n, n = 0;
     uint64_t tick = cost_load(&latest_tick) + 1;
     struct cost_slow **all;
+    size_t n_all, n = 0;
 
+    if (new->n_clears != account->n_clears) {
+        return;
+    }
+    n_all = account->n_slowest + new->n;
     all = account->slowest = xrealloc(account->slowest,
                                       n_all * sizeof *account->slowest);
     for (size_t i = 0; i < new->n; i++) {
@@ -496,10 +503,9 @@ keep_slowest(struct cost_account *account, struct cost_slowest *new)
         for (size_t j = 0; j < n; j++) {
             n_later += all[j]->tick >= slow->tick;
         }
-        if (slow->when_us >= account->since_us
-            && (n < kind->n_slowest
-                || (n_later < kind->n_slowest
-                    && tick - slow->tick <= COST_TICKS_MAX))) {
+        if (n < kind->n_slowest
+            || (n_later < kind->n_slowest
+                && tick - slow->tick <= COST_TICKS_MAX)) {
             all[n++] = slow;
         } else {
             cost_slow_destroy(kind, slow);
@@ -523,29 +529,40 @@ collect_slowest(struct cost_slowest *slowest)
     ovs_mutex_unlock(&accounts_mutex);
 }
 
+/* Takes the slowest events, before 'tick', of 'recorder' of 'account'.  Returns
+ * NULL if there are none. */
+static struct cost_slowest *
+take_list(struct cost_account *account, struct cost_recorder *recorder,
+          uint64_t tick)
+    OVS_REQUIRES(account->mutex)
+{
+    struct cost_slowest *slowest = cost_recorder_take_slowest(recorder);
+
+    if (slowest) {
+        slowest->account = account;
+        slowest->tick = tick;
+        slowest->n_clears = account->n_clears;
+    }
+    return slowest;
+}
+
 /* Takes the slowest events, before 'tick', of recorders of 'account'.  The
  * calling thread must not be quiescent. */
 static void
 take_slowest(struct cost_account *account, uint64_t tick)
 {
-    size_t n = 0;
-
+    ovs_mutex_lock(&accounts_mutex);
     ovs_mutex_lock(&account->mutex);
     for (size_t i = 0; i < account->n_recorders; i++) {
-        struct cost_slowest *slowest
-            = cost_recorder_take_slowest(account->recorders[i]);
+        struct cost_slowest *slowest = take_list(account,
+                                                 account->recorders[i], tick);
 
         if (slowest) {
-            slowest->account = account;
-            slowest->tick = tick;
+            account->n_refs++;
             ovsrcu_postpone(collect_slowest, slowest);
-            n++;
         }
     }
     ovs_mutex_unlock(&account->mutex);
-
-    ovs_mutex_lock(&accounts_mutex);
-    account->n_refs += n;
     ovs_mutex_unlock(&accounts_mutex);
 }
 
@@ -556,11 +573,11 @@ remove_recorder(struct cost_account *account, size_t idx)
     OVS_REQUIRES(account->mutex)
 {
     struct cost_recorder *recorder = account->recorders[idx];
-    struct cost_slowest *slowest = cost_recorder_take_slowest(recorder);
+    struct cost_slowest *slowest = take_list(account, recorder,
+                                             cost_load(&latest_tick) + 1);
     struct cost_book book;
 
     if (slowest) {
-        slowest->tick = cost_load(&latest_tick) + 1;
         keep_slowest(account, slowest);
         cost_slowest_destroy(slowest);
     }
@@ -570,6 +587,7 @@ remove_recorder(struct cost_account *account, size_t idx)
     account->exited_activity += cost_recorder_activity(recorder);
     cost_window_pass(recorder, &account->exited,
                      MAX(recorder->since_tick, account->since_tick), &book);
+    cost_window_forget(recorder);
     cost_book_uninit(&book);
 
     account->n_recorders--;
@@ -620,7 +638,6 @@ cost_account_destroy(struct cost_account *account)
     cost_book_add(&known->deleted.book, &account->exited);
     cost_window_pass(account, account->kind, account->since_tick,
                      &account->exited);
-    cost_window_forget(&account->exited);
     ovs_mutex_unlock(&account->mutex);
     account_unref(account);
     ovs_mutex_unlock(&accounts_mutex);
@@ -637,8 +654,8 @@ cost_recorder_create(struct cost_account *account, const char *thread)
                                                          thread);
 
     recorder->account = account;
-    recorder->since_tick = cost_load(&latest_tick);
     ovs_mutex_lock(&account->mutex);
+    recorder->since_tick = cost_load(&latest_tick);
     if (account->n_recorders >= account->allocated_recorders) {
         account->recorders = x2nrealloc(account->recorders,
                                         &account->allocated_recorders,
@@ -744,8 +761,11 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
                  whole ? known->deleted.since_us : all->from.us);
         deleted->n_accounts = known->deleted.n_accounts;
         cost_book_add(&deleted->book, &known->deleted.book);
-        if (!whole) {
-            cost_window_subtract(kinds[i], false, &all->from, &deleted->book);
+        if (!whole && !cost_window_subtract(kinds[i], false, &all->from,
+                                            &deleted->book)) {
+            /* The tick is being made. */
+            cost_book_uninit(&deleted->book);
+            cost_book_init(&deleted->book, kinds[i]);
         }
     }
     ovs_mutex_unlock(&accounts_mutex);
@@ -840,20 +860,21 @@ cost_accounts_take_slowest(struct cost_account *const of[], size_t n)
 }
 
 /* Makes 'book' what 'owner' has counted since '*from', if 'since_tick', when
- * it began, is before that, and '*from' a later tick if need be.  Returns
- * false if that is not known. */
+ * it began, is before that, or, if 'later', since the first tick after it that
+ * is known, which '*from' becomes.  Returns false if there is none. */
 static bool
-make_window(const void *owner, uint64_t since_tick, struct cost_tick *from,
-            struct cost_book *book)
+make_window(const void *owner, uint64_t since_tick, bool later,
+            struct cost_tick *from, struct cost_book *book)
 {
     return (since_tick >= from->number
-            || cost_window_subtract(owner, true, from, book));
+            || cost_window_subtract(owner, later, from, book));
 }
 
 /* Reads 'account' into 'reading', and only what happened since 'from', from
  * cost_accounts_get(), unless its number is 0, or the account is new or cleared
  * since.  If its numbers were not copied then, as it was not active, reads
- * what happened since a later tick.  The slowest events are those that
+ * what happened since a later tick; a thread whose numbers were not copied then
+ * is not among 'threads'.  The slowest events are those that
  * cost_accounts_take_slowest() or an earlier tick has taken.
  *
  * Returns true if successful: then the caller must free it with
@@ -876,37 +897,45 @@ cost_account_read(struct cost_account *account, const struct cost_tick *from,
     cost_book_init(&reading->total, kind);
 
     ovs_mutex_lock(&account->mutex);
-    thread = reading->threads = xmalloc((account->n_recorders + 1)
-                                        * sizeof *reading->threads);
-    for (size_t i = 0; i < account->n_recorders; i++) {
-        struct cost_recorder *recorder = account->recorders[i];
-        struct cost_tick thread_tick = tick;
-
-        ovs_strlcpy(thread->name, recorder->thread, sizeof thread->name);
+    reading->threads = xmalloc((account->n_recorders + 1)
+                               * sizeof *reading->threads);
+    for (size_t i = 0; i <= account->n_recorders; i++) {
+        thread = &reading->threads[i];
         cost_book_init(&thread->book, kind);
-        cost_recorder_read(recorder, &thread->book);
-        cost_book_add(&reading->total, &thread->book);
-        if (make_window(recorder, MAX(recorder->since_tick,
-                                      account->since_tick),
-                        &thread_tick, &thread->book)) {
-            thread++;
+        if (i < account->n_recorders) {
+            ovs_strlcpy(thread->name, account->recorders[i]->thread,
+                        sizeof thread->name);
+            cost_recorder_read(account->recorders[i], &thread->book);
         } else {
-            cost_book_uninit(&thread->book);
+            ovs_strlcpy(thread->name, "exited", sizeof thread->name);
+            cost_book_add(&thread->book, &account->exited);
         }
+        cost_book_add(&reading->total, &thread->book);
     }
-    ovs_strlcpy(thread->name, "exited", sizeof thread->name);
-    cost_book_init(&thread->book, kind);
-    cost_book_add(&thread->book, &account->exited);
-    cost_book_add(&reading->total, &account->exited);
-    known = make_window(account, account->since_tick, &tick, &reading->total);
-    if (account->since_tick < tick.number) {
-        cost_window_subtract(&account->exited, false, &tick, &thread->book);
-    } else {
+
+    known = make_window(account, account->since_tick, true, &tick,
+                        &reading->total);
+    if (account->since_tick >= tick.number) {
         tick.number = 0;
     }
-    reading->n_threads = thread + 1 - reading->threads;
+    reading->n_threads = 0;
+    for (size_t i = 0; i <= account->n_recorders; i++) {
+        const struct cost_recorder *recorder
+            = i < account->n_recorders ? account->recorders[i] : NULL;
 
-    reading->cleared = account->cleared;
+        thread = &reading->threads[i];
+        if (!recorder) {
+            cost_window_subtract(&account->exited, false, &tick,
+                                 &thread->book);
+        } else if (!make_window(recorder, recorder->since_tick, false, &tick,
+                                &thread->book)) {
+            cost_book_uninit(&thread->book);
+            continue;
+        }
+        reading->threads[reading->n_threads++] = *thread;
+    }
+
+    reading->cleared = account->n_clears > 0;
     reading->since_us = tick.number ? tick.us : account->since_us;
     reading->elapsed_ms = (time_msec()
                            - (tick.number ? tick.ms : account->since_ms));
@@ -1002,9 +1031,9 @@ account_copy(struct cost_account *account, bool active, size_t *n_recorders)
 }
 
 /* Copies the numbers of the most active accounts of 'kind', and takes the
- * slowest events of these. */
+ * slowest events of these, or of all if 'take_all'. */
 static void
-kind_copy(const struct cost_kind *kind, uint64_t tick)
+kind_copy(const struct cost_kind *kind, uint64_t tick, bool take_all)
 {
     size_t n_recorders = MAX_RECORDERS;
     struct cost_accounts all;
@@ -1023,14 +1052,18 @@ kind_copy(const struct cost_kind *kind, uint64_t tick)
         qsort(active, all.n, sizeof *active, compare_active);
     }
     for (size_t i = 0; i < all.n; i++) {
-        active[i].account->copied = i < MAX_ACCOUNTS;
-    }
-    for (size_t i = 0; i < MIN(all.n, MAX_ACCOUNTS); i++) {
-        account_copy(active[i].account, active[i].activity, &n_recorders);
-        if (active[i].activity) {
-            take_slowest(active[i].account, tick);
+        struct cost_account *account = active[i].account;
+
+        account->copied = i < MAX_ACCOUNTS;
+        if (account->copied) {
+            account_copy(account, active[i].activity, &n_recorders);
         }
-        ovsrcu_quiesce();
+        if (take_all || (account->copied && active[i].activity)) {
+            take_slowest(account, tick);
+        }
+        if (account->copied || take_all) {
+            ovsrcu_quiesce();
+        }
     }
     free(active);
     cost_accounts_put(&all);
@@ -1042,7 +1075,6 @@ void
 cost_accounts_copy(void)
 {
     uint64_t tick = latest.number + 1;
-    const struct cost_kind *kind;
 
     if (latest.number && time_msec() - latest.ms < COST_TICK_MS) {
         return;
@@ -1054,10 +1086,16 @@ cost_accounts_copy(void)
     cost_tick_begin(&latest);
     cost_store(&latest_tick, tick);
     for (size_t i = 0; i < n_known_kinds; i++) {
-        kind = known_kinds[i].deleted.book.kind;
-        cost_window_copy(kind, &known_kinds[i].deleted.book);
+        struct known_kind *known = &known_kinds[i];
+        const struct cost_kind *kind = known->deleted.book.kind;
+        uint64_t log_ns = cost_load(&kind->config->log_ns);
+        bool changed = log_ns != known->log_ns;
+
+        known->log_ns = log_ns;
+        cost_window_copy(kind, &known->deleted.book);
         ovs_mutex_unlock(&accounts_mutex);
-        kind_copy(kind, tick);
+        /* New lists heed the new threshold. */
+        kind_copy(kind, tick, changed);
         ovs_mutex_lock(&accounts_mutex);
     }
     ovs_mutex_unlock(&accounts_mutex);
@@ -1086,7 +1124,7 @@ account_clear(struct cost_account *account)
         cost_recorder_take_data(account->recorders[i]);
     }
     account_drop(account);
-    account->cleared = true;
+    account->n_clears++;
     account->since_tick = cost_load(&latest_tick);
     account->since_us = MAX(time_wall_usec(), account->since_us + 1);
     account->since_ms = time_msec();

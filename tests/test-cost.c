@@ -669,7 +669,7 @@ check_wide(struct cost_account *account)
     ovs_assert(!hist->wide);
     cost_hist_add_bucket(hist, cost_hist_bucket(1000),
                          UINT32_MAX - 10 - COST_MAX_SLOWEST);
-    ovs_assert(cost_record_total(recorder, 0, GOOD, 1000));
+    ovs_assert(!cost_record_total(recorder, 0, GOOD, 1000));
     cost_record(recorder, &entry, NULL, NULL, NULL);
     ovs_assert(data->latest->total->wide);
     for (int i = 0; i < 10; i++) {
@@ -678,8 +678,8 @@ check_wide(struct cost_account *account)
     }
     r = read_kind(kinds);
     ovs_assert(cost_block_events(r->sum)
-               == (UINT64_C(1) << 32) - 1 - 10 + 2 + 20);
-    ovs_assert(cost_block_counter(r->sum, GOOD) == COST_MAX_SLOWEST + 22);
+               == (UINT64_C(1) << 32) - 1 - 10 + 1 + 20);
+    ovs_assert(cost_block_counter(r->sum, GOOD) == COST_MAX_SLOWEST + 21);
     read_free(r);
 }
 
@@ -1328,6 +1328,7 @@ check_window_accounts(struct cost_account *unused OVS_UNUSED)
     enum { N_ACCOUNTS = 400, N_ACTIVE = 256 };
     struct cost_account *accounts[N_ACCOUNTS];
     struct cost_recorder *recorders[N_ACCOUNTS];
+    struct cost_reading reading;
     struct cost_accounts all;
 
     for (size_t i = 0; i < N_ACCOUNTS; i++) {
@@ -1357,7 +1358,6 @@ check_window_accounts(struct cost_account *unused OVS_UNUSED)
     cost_accounts_get(other_kinds, 1, NULL, COST_TICK_MS, &all);
     ovs_assert(all.n == N_ACCOUNTS && all.from.number);
     for (size_t i = 0; i < N_ACCOUNTS; i++) {
-        struct cost_reading reading;
         bool known = cost_account_read(all.accounts[i], &all.from, &reading);
 
         ovs_assert(known || (i >= N_ACTIVE && i != N_ACCOUNTS - 1));
@@ -1375,7 +1375,15 @@ check_window_accounts(struct cost_account *unused OVS_UNUSED)
     }
     cost_accounts_put(&all);
 
+    /* One that is deleted can still be read by who has it already. */
+    cost_accounts_get(other_kinds, 1, NULL, COST_TICK_MS, &all);
     cost_account_destroy(accounts[0]);
+    ovs_assert(cost_account_read(all.accounts[0], &all.from, &reading));
+    ovs_assert(cost_book_events(&reading.total, 0) == 201);
+    ovs_assert(reading.n_threads == 1);
+    ovs_assert(cost_book_events(&reading.threads[0].book, 0) == 201);
+    cost_reading_uninit(&reading);
+    cost_accounts_put(&all);
     cost_account_destroy(accounts[N_ACCOUNTS - 1]);
     cost_account_destroy(accounts[N_ACTIVE]);
     cost_accounts_get(other_kinds, 1, NULL, COST_TICK_MS, &all);
@@ -1532,10 +1540,59 @@ check_window_pass(struct cost_account *account)
         ovs_assert(cost_book_events(&window, COST_ALL_CLASSES) == 1 - i);
         cost_book_uninit(&window);
     }
+    cost_window_forget(&owner);
     ovs_assert(!cost_window_subtract(&owner, true, &ticks[0], &books[0]));
     for (size_t i = 0; i < ARRAY_SIZE(ticks); i++) {
         cost_book_uninit(&books[i]);
     }
+}
+
+/* A threshold of the log applies after a tick, also to accounts that are not
+ * copied and have slower events. */
+static void
+check_log_threshold(struct cost_account *unused OVS_UNUSED)
+{
+    enum { N_ACCOUNTS = 300 };
+    struct smap settings = SMAP_INITIALIZER(&settings);
+    struct cost_account *accounts[N_ACCOUNTS];
+    struct cost_recorder *recorders[N_ACCOUNTS];
+    uint64_t n_slow = 0;
+    struct cost_accounts all;
+
+    for (size_t i = 0; i < N_ACCOUNTS; i++) {
+        accounts[i] = cost_account_create(&other_kind, "account", NULL);
+        recorders[i] = cost_recorder_create(accounts[i], "thread");
+    }
+    for (int step = 0; step < 2; step++) {
+        for (size_t i = 0; i < N_ACCOUNTS; i++) {
+            for (int j = 0; j < 2; j++) {
+                struct cost_entry entry;
+
+                entry_init(&entry, 0);
+                cost_entry_add(&entry, TOTAL, step ? 20000 : 100000);
+                cost_record(recorders[i], &entry, NULL, NULL, NULL);
+            }
+        }
+        smap_replace(&settings, "cost-log-threshold-test", "10");
+        cost_configure(&settings);
+        timeval_warp(COST_TICK_MS);
+        cost_accounts_copy();
+        ovsrcu_quiesce();
+    }
+    cost_accounts_get(other_kinds, 1, NULL, 0, &all);
+    for (size_t i = 0; i < all.n; i++) {
+        struct cost_reading reading;
+
+        ovs_assert(cost_account_read(all.accounts[i], &all.from, &reading));
+        n_slow += cost_load(&reading.total.classes[0]->n_slow);
+        cost_reading_uninit(&reading);
+    }
+    cost_accounts_put(&all);
+    ovs_assert(n_slow == 2 * N_ACCOUNTS);
+    for (size_t i = 0; i < N_ACCOUNTS; i++) {
+        cost_account_destroy(accounts[i]);
+    }
+    smap_destroy(&settings);
 }
 
 /* Of a sum, the time of day is that of the highest maximum, if it is known. */
@@ -1578,8 +1635,8 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
         check_accounts, check_clears, check_memory, check_config,
         check_old_numbers,
         check_windows, check_concurrent_copy, check_window_memory,
-        check_window_limit, check_window_accounts, check_max_time,
-        check_window_pass,
+        check_window_limit, check_window_accounts, check_log_threshold,
+        check_max_time, check_window_pass,
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {
