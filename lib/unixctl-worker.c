@@ -18,9 +18,9 @@
 
 #include "unixctl-worker.h"
 
+#include "guarded-list.h"
 #include "openvswitch/json.h"
-#include "openvswitch/list.h"
-#include "openvswitch/thread.h"
+#include "openvswitch/poll-loop.h"
 #include "ovs-rcu.h"
 #include "ovs-thread.h"
 #include "seq.h"
@@ -28,130 +28,104 @@
 #include "util.h"
 
 struct job {
-    struct ovs_list list_node;          /* In 'new', 'todo' or 'done'. */
+    struct ovs_list list_node;          /* In 'todo' or 'done'. */
     struct unixctl_conn *conn;
     unixctl_worker_cb *cb;
     void *aux;
     struct unixctl_worker_reply reply;
 };
 
-/* What the worker wants the main thread to call. */
-struct call {
-    void (*cb)(void *aux);
-    void *aux;
-};
-
-static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
-static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;  /* For the worker. */
-static struct ovs_list todo OVS_GUARDED_BY(mutex)
-    = OVS_LIST_INITIALIZER(&todo);
-static struct ovs_list done OVS_GUARDED_BY(mutex)
-    = OVS_LIST_INITIALIZER(&done);
-static struct call *call OVS_GUARDED_BY(mutex);
-static bool held OVS_GUARDED_BY(mutex);  /* By a test. */
-
-/* Changes when there is something for the main thread to do. */
-static struct seq *main_seq;
+static struct guarded_list todo = GUARDED_OVS_LIST_INITIALIZER(&todo);
+static struct guarded_list done = GUARDED_OVS_LIST_INITIALIZER(&done);
+static struct seq *seq;                 /* Changes when something comes into
+                                         * one of these. */
+static atomic_bool held = false;        /* By a test. */
 
 /* Used by the main thread only. */
-static struct ovs_list new = OVS_LIST_INITIALIZER(&new);
-static size_t n_jobs;                   /* In all three lists. */
+static size_t n_jobs;                   /* That have no reply yet. */
 static uint64_t main_seqno;
 
-/* The worker. */
+static struct job *
+pop(struct guarded_list *list)
+{
+    struct ovs_list *node = guarded_list_pop_front(list);
+
+    return node ? CONTAINER_OF(node, struct job, list_node) : NULL;
+}
 
 static void *
 worker_main(void *aux OVS_UNUSED)
 {
     for (;;) {
+        uint64_t seqno = seq_read(seq);
         struct job *job;
+        bool wait;
 
-        ovsrcu_quiesce_start();
-        ovs_mutex_lock(&mutex);
-        while (held || ovs_list_is_empty(&todo)) {
-            ovs_mutex_cond_wait(&cond, &mutex);
+        atomic_read_relaxed(&held, &wait);
+        job = wait ? NULL : pop(&todo);
+        if (job) {
+            job->cb(job->aux, &job->reply);
+            guarded_list_push_back(&done, &job->list_node, SIZE_MAX);
+            seq_change(seq);
+            ovsrcu_quiesce();
+        } else {
+            seq_wait(seq, seqno);
+            poll_block();
         }
-        job = CONTAINER_OF(ovs_list_pop_front(&todo), struct job, list_node);
-        ovs_mutex_unlock(&mutex);
-        ovsrcu_quiesce_end();
-
-        job->cb(job->aux, &job->reply);
-
-        ovs_mutex_lock(&mutex);
-        ovs_list_push_back(&done, &job->list_node);
-        ovs_mutex_unlock(&mutex);
-        seq_change(main_seq);
     }
     return NULL;
 }
 
-/* Calls 'cb' with 'aux' in the main thread, and waits until that is done, for
- * a job that needs what only the main thread may use.  The calling thread is
- * quiescent meanwhile. */
-void
-unixctl_worker_call_main(void (*cb)(void *aux), void *aux)
-{
-    struct call request = { cb, aux };
-
-    ovs_mutex_lock(&mutex);
-    call = &request;
-    ovs_mutex_unlock(&mutex);
-    seq_change(main_seq);
-
-    ovsrcu_quiesce_start();
-    ovs_mutex_lock(&mutex);
-    while (call) {
-        ovs_mutex_cond_wait(&cond, &mutex);
-    }
-    ovs_mutex_unlock(&mutex);
-    ovsrcu_quiesce_end();
-}
-
-/* The main thread. */
-
 /* Has the worker call 'cb' with 'aux', to make the reply to the command that
- * came on 'conn', once the main thread has called unixctl_worker_run().
- * Returns false if the worker has too much to do already: then this has
- * replied so, and the caller keeps 'aux'. */
+ * came on 'conn'.  Returns false if the worker has too much to do already:
+ * then this has replied so, and the caller keeps 'aux'. */
 bool
 unixctl_worker_do(struct unixctl_conn *conn, unixctl_worker_cb *cb, void *aux)
 {
     struct job *job;
 
     if (n_jobs >= UNIXCTL_WORKER_MAX_JOBS) {
-        char *error = xasprintf("%"PRIuSIZE" commands such as this one are in "
-                                "progress, try again when one is done",
-                                n_jobs);
-
-        unixctl_command_reply_error(conn, error);
-        free(error);
+        unixctl_command_reply_error(
+            conn, OVS_STRINGIZE(UNIXCTL_WORKER_MAX_JOBS) " commands such as "
+            "this one are in progress, try again when one is done");
         return false;
     }
-
-    if (!main_seq) {
-        main_seq = seq_create();
-        main_seqno = seq_read(main_seq);
+    if (!seq) {
+        seq = seq_create();
         ovs_thread_create("unixctl_worker", worker_main, NULL);
     }
 
-    job = xzalloc(sizeof *job);
-    job->conn = conn;
-    job->cb = cb;
-    job->aux = aux;
-    job->reply.json = (unixctl_command_get_output_format(conn)
-                       == UNIXCTL_OUTPUT_FMT_JSON);
-    ds_init(&job->reply.body);
-    ovs_list_push_back(&new, &job->list_node);
+    job = xmalloc(sizeof *job);
+    *job = (struct job) {
+        .conn = conn,
+        .cb = cb,
+        .aux = aux,
+        .reply.json = (unixctl_command_get_output_format(conn)
+                       == UNIXCTL_OUTPUT_FMT_JSON),
+        .reply.body = DS_EMPTY_INITIALIZER,
+    };
     n_jobs++;
+    guarded_list_push_back(&todo, &job->list_node, SIZE_MAX);
+    seq_change(seq);
     return true;
 }
 
-/* Replies what has been made of 'job', and frees it. */
-static void
-job_finish(struct job *job)
+/* Sends the reply of one job, if any is done. */
+void
+unixctl_worker_run(void)
 {
-    struct unixctl_worker_reply *reply = &job->reply;
+    uint64_t seqno = n_jobs ? seq_read(seq) : 0;
+    struct job *job = n_jobs ? pop(&done) : NULL;
+    struct unixctl_worker_reply *reply;
 
+    if (guarded_list_is_empty(&done)) {
+        main_seqno = seqno;
+    }
+    if (!job) {
+        return;
+    }
+
+    reply = &job->reply;
     if (reply->error) {
         unixctl_command_reply_error(job->conn, reply->error);
     } else if (reply->json && reply->body.length) {
@@ -167,51 +141,7 @@ job_finish(struct job *job)
     ds_destroy(&reply->body);
     free(reply->error);
     free(job);
-}
-
-/* Gives new jobs to the worker.  Does what the worker wants the main thread to
- * do, a job's reply and a call at most. */
-void
-unixctl_worker_run(void)
-{
-    struct call *request = NULL;
-    struct job *job = NULL;
-    uint64_t seqno;
-
-    if (!main_seq) {
-        return;
-    }
-    seqno = seq_read(main_seq);
-    if (seqno == main_seqno && ovs_list_is_empty(&new)) {
-        return;
-    }
-
-    ovs_mutex_lock(&mutex);
-    if (!ovs_list_is_empty(&new)) {
-        ovs_list_push_back_all(&todo, &new);
-        xpthread_cond_signal(&cond);
-    }
-    if (!ovs_list_is_empty(&done)) {
-        job = CONTAINER_OF(ovs_list_pop_front(&done), struct job, list_node);
-    }
-    if (ovs_list_is_empty(&done)) {
-        main_seqno = seqno;
-    }
-    request = call;
-    ovs_mutex_unlock(&mutex);
-
-    if (job) {
-        n_jobs--;
-        job_finish(job);
-    }
-    if (request) {
-        request->cb(request->aux);
-
-        ovs_mutex_lock(&mutex);
-        call = NULL;
-        xpthread_cond_signal(&cond);
-        ovs_mutex_unlock(&mutex);
-    }
+    n_jobs--;
 }
 
 /* Makes the main thread's next poll_block() return when there is something
@@ -219,8 +149,8 @@ unixctl_worker_run(void)
 void
 unixctl_worker_wait(void)
 {
-    if (main_seq) {
-        seq_wait(main_seq, main_seqno);
+    if (n_jobs) {
+        seq_wait(seq, main_seqno);
     }
 }
 
@@ -229,10 +159,10 @@ static void
 hold_worker(struct unixctl_conn *conn, int argc OVS_UNUSED,
             const char *argv[], void *aux OVS_UNUSED)
 {
-    ovs_mutex_lock(&mutex);
-    held = !strcmp(argv[1], "on");
-    xpthread_cond_signal(&cond);
-    ovs_mutex_unlock(&mutex);
+    atomic_store_relaxed(&held, !strcmp(argv[1], "on"));
+    if (seq) {
+        seq_change(seq);
+    }
     unixctl_command_reply(conn, NULL);
 }
 

@@ -25,22 +25,10 @@ struct unixctl_conn;
 /* Commands that take long.
  * ========================
  *
- * A unixctl command runs in the main thread, which cannot do anything else
- * meanwhile.  One that has much to read, format or write is better done by
- * the worker, a thread that is created when the first one comes: the command
- * checks its arguments and calls unixctl_worker_do().  The main thread only
- * hands over what the worker has made.
- *
- * There is one worker, which does one job after the other.  As long as
- * UNIXCTL_WORKER_MAX_JOBS are waiting or being done, further ones are refused,
- * so that clients cannot take more than so much memory.
- *
- *
- * Thread-safety
- * =============
- *
- * These functions are for the main thread only, except for
- * unixctl_worker_call_main(), which is for the worker. */
+ * A unixctl command stops the main thread while it runs.  One that has much to
+ * read or format calls unixctl_worker_do(): a thread makes the reply, one job
+ * after the other.  While UNIXCTL_WORKER_MAX_JOBS have no reply, further ones
+ * are refused, to limit memory.  Only the main thread may call this. */
 
 #define UNIXCTL_WORKER_MAX_JOBS 8
 
@@ -58,9 +46,6 @@ typedef void unixctl_worker_cb(void *aux, struct unixctl_worker_reply *);
 bool unixctl_worker_do(struct unixctl_conn *, unixctl_worker_cb *, void *aux);
 void unixctl_worker_run(void);
 void unixctl_worker_wait(void);
-
-void unixctl_worker_call_main(void (*cb)(void *aux), void *aux);
-
 void unixctl_worker_dummy_register(void);
 
 #endif /* unixctl-worker.h */

@@ -230,8 +230,9 @@ get_details(uint64_t *words, const void *upcall_, size_t n OVS_UNUSED)
 {
     const struct upcall_cost_upcall *upcall = upcall_;
 
-    upcall_cost_put_details(words, upcall->flow, upcall->packet_len,
-                            upcall->packet, upcall->n_kept);
+    upcall_cost_put_details(words, &upcall->span, upcall->flow,
+                            upcall->packet_len, upcall->packet,
+                            upcall->n_kept);
 }
 
 /* Records 'upcall', which ends 'now'.  It began when it was sent, if that is

@@ -28,7 +28,6 @@
 #include "openvswitch/json.h"
 #include "packets.h"
 #include "smap.h"
-#include "unixctl-worker.h"
 #include "util.h"
 
 static const char *const type_names[UPCALL_COST_N_TYPES] = {
@@ -49,6 +48,7 @@ static const char *const feature_names[UPCALL_COST_N_FEATURES] = {
 /* Details of one of the slowest upcalls. */
 struct upcall_cost_details {
     struct flow flow;
+    char port_name[COST_TEXT_MAX];      /* Empty if it is not known. */
     uint32_t packet_len;
     uint32_t n_kept;                    /* Bytes in 'packet'. */
     uint8_t packet[UPCALL_COST_PACKET_MAX];
@@ -244,12 +244,14 @@ format_features(const uint64_t numbers[2], struct ds *s)
 
 /* Recording. */
 
-/* Makes 'words' the details of an upcall of 'flow' and a packet that has
- * 'packet_len' bytes, the first 'n_kept' of which are 'packet'. */
+/* Makes 'words' the details of the upcall of 'span', of 'flow' and a packet
+ * that has 'packet_len' bytes, the first 'n_kept' of which are 'packet'. */
 void
-upcall_cost_put_details(uint64_t *words, const struct flow *flow,
-                        size_t packet_len, const void *packet, size_t n_kept)
+upcall_cost_put_details(uint64_t *words, const struct cost_span *span,
+                        const struct flow *flow, size_t packet_len,
+                        const void *packet, size_t n_kept)
 {
+    const struct cost_who *port = &span->who[UPCALL_COST_PORT];
     struct upcall_cost_details *details = (void *) words;
 
     details->flow = *flow;
@@ -259,6 +261,7 @@ upcall_cost_put_details(uint64_t *words, const struct flow *flow,
         memset(&details->flow.tunnel.metadata, 0,
                sizeof details->flow.tunnel.metadata);
     }
+    cost_copy_text(details->port_name, port->id ? port->name : "");
     details->packet_len = packet_len;
     details->n_kept = n_kept;
     memcpy(details->packet, packet, n_kept);
@@ -273,7 +276,8 @@ get_details(uint64_t *words, const void *upcall_, size_t n OVS_UNUSED)
     if (upcall->miniflow) {
         miniflow_expand(upcall->miniflow, &flow);
     }
-    upcall_cost_put_details(words, upcall->miniflow ? &flow : upcall->flow,
+    upcall_cost_put_details(words, &upcall->span,
+                            upcall->miniflow ? &flow : upcall->flow,
                             upcall->packet_len, upcall->packet,
                             upcall->n_kept);
 }
@@ -454,36 +458,6 @@ upcall_cost_lost_lock(struct cost_recorder *recorder,
 
 /* Reporting. */
 
-/* A port whose name is looked up. */
-struct port_lookup {
-    const char *account;                /* Name of the datapath. */
-    odp_port_t port_no;
-    char *name;                         /* NULL if there is no such port. */
-};
-
-/* Sets the name in 'lookup_' to that which the port has now.  Only the main
- * thread opens datapaths: whoever closes one last destroys it, if it has been
- * deleted meanwhile. */
-static void
-lookup_port_name(void *lookup_)
-{
-    struct port_lookup *lookup = lookup_;
-    struct dpif_port port;
-    char *dp_name, *type;
-    struct dpif *dpif;
-
-    dp_parse_name(lookup->account, &dp_name, &type);
-    if (!dpif_open(dp_name, type, &dpif)) {
-        if (!dpif_port_query_by_number(dpif, lookup->port_no, &port, false)) {
-            lookup->name = xstrdup(port.name);
-            dpif_port_destroy(&port);
-        }
-        dpif_close(dpif);
-    }
-    free(dp_name);
-    free(type);
-}
-
 /* Appends 'flow' to 's' in the notation of "ovs-appctl dpctl/dump-flows" and
  * "ofproto/trace". */
 static void
@@ -533,24 +507,20 @@ format_flow(const struct flow *flow, struct ds *s)
 }
 
 static void
-put_details(const char *account, const uint64_t *words, struct ds *s,
+put_details(const char *account OVS_UNUSED, const uint64_t *words, struct ds *s,
             struct json *json)
 {
     const struct upcall_cost_details *details = (const void *) words;
-    struct port_lookup port = {
-        .account = account, .port_no = details->flow.in_port.odp_port
-    };
+    uint32_t port_no = odp_to_u32(details->flow.in_port.odp_port);
     size_t flow;
 
-    unixctl_worker_call_main(lookup_port_name, &port);
-    ds_put_format(s, "dp port %"PRIu32, port.port_no);
-    cost_put_integer(json, "dp_port", odp_to_u32(port.port_no));
-    if (port.name) {
+    ds_put_format(s, "dp port %"PRIu32, port_no);
+    cost_put_integer(json, "dp_port", port_no);
+    if (details->port_name[0]) {
         ds_put_cstr(s, " (");
-        cost_put_name(s, port.name, false);
+        cost_put_name(s, details->port_name, false);
         ds_put_char(s, ')');
-        json_object_put(json, "port_name",
-                        json_string_create_nocopy(port.name));
+        json_object_put_string(json, "port_name", details->port_name);
     }
     ds_put_format(s, ", %"PRIu32" bytes\n     ", details->packet_len);
     cost_put_integer(json, "packet_bytes", details->packet_len);

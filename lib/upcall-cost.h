@@ -227,9 +227,9 @@ enum upcall_cost_type upcall_cost_type(enum dpif_upcall_type,
 void upcall_cost_set_features(struct cost_span *, enum upcall_cost_type,
                               const struct flow *,
                               const struct ofpbuf *actions);
-void upcall_cost_put_details(uint64_t *details, const struct flow *,
-                             size_t packet_len, const void *packet,
-                             size_t n_kept);
+void upcall_cost_put_details(uint64_t *details, const struct cost_span *,
+                             const struct flow *, size_t packet_len,
+                             const void *packet, size_t n_kept);
 
 /* Commands and settings. */
 void upcall_cost_init(void);
