@@ -79,40 +79,6 @@ cost_free(void *p, size_t size)
     }
 }
 
-/* Kinds. */
-
-/* Returns the 'n' columns of 'old', with 'n_more' inserted after 'at' of
- * them.  They are there for good. */
-static const struct cost_column *
-insert_columns(const struct cost_column *old, size_t n, size_t at,
-               const struct cost_column *more, size_t n_more)
-{
-    struct cost_column *new = xmalloc((n + n_more) * sizeof *new);
-
-    memcpy(new, old, at * sizeof *new);
-    memcpy(new + at, more, n_more * sizeof *new);
-    memcpy(new + at + n_more, old + at, (n - at) * sizeof *new);
-    return new;
-}
-
-/* Adds the stages of 'extension' to 'kind', before the last one, and its
- * counters, after the last one.  There must not be any account of 'kind'
- * yet. */
-void
-cost_kind_extend(struct cost_kind *kind, struct cost_extension *extension)
-{
-    extension->first_stage = cost_kind_total(kind);
-    extension->first_counter = kind->n_counters;
-    kind->stages = insert_columns(kind->stages, kind->n_stages,
-                                  extension->first_stage,
-                                  extension->stages, extension->n_stages);
-    kind->counters = insert_columns(kind->counters, kind->n_counters,
-                                    kind->n_counters, extension->counters,
-                                    extension->n_counters);
-    kind->n_stages += extension->n_stages;
-    kind->n_counters += extension->n_counters;
-}
-
 /* Blocks. */
 
 /* Initializes 'ranges', COST_MAX_STAGES of them, with those that 'block',

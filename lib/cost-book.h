@@ -184,18 +184,6 @@ struct cost_kind {
                                          * "TYPE@NAME"? */
 };
 
-/* What somebody else finds out about events of a kind. */
-struct cost_extension {
-    const struct cost_column *stages;
-    size_t n_stages;
-    const struct cost_column *counters;
-    size_t n_counters;
-
-    /* Filled in: numbers of the first ones in the kind. */
-    size_t first_stage;
-    size_t first_counter;
-};
-
 /* An event that has been measured. */
 struct cost_entry {
     uint64_t excluded_ns;               /* Of events within it. */
@@ -314,9 +302,6 @@ cost_enabled(struct cost_config *config)
 {
     return cost_sample_interval(config) != 0;
 }
-
-/* Kinds. */
-void cost_kind_extend(struct cost_kind *, struct cost_extension *);
 
 /* Blocks. */
 struct cost_block *cost_block_create(const struct cost_kind *);

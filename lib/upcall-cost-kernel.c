@@ -243,10 +243,19 @@ upcall_finish(struct upcall_cost_upcall *upcall, uint64_t now)
     const struct cost_details details = { get_details, upcall, 0 };
 
     if (upcall->waited_ns) {
-        cost_entry_add(&upcall->span.entry,
-                       cost_kind_total(&upcall_cost_kernel_kind),
-                       upcall->waited_ns);
-        observer->finish(upcall);
+        struct cost_span *span = &upcall->span;
+        bool operated = span->lapped & (1u << UPCALL_COST_K_OPERATE);
+
+        cost_entry_add(&span->entry, UPCALL_COST_K_TOTAL, upcall->waited_ns);
+        if (span->sampled) {
+            cost_entry_add(&span->entry, UPCALL_COST_K_QUEUE,
+                           upcall->waited_ns);
+        }
+        if (span->sampled && operated) {
+            cost_entry_add(&span->entry, UPCALL_COST_K_OVERHEAD,
+                           upcall->waited_ns + cost_clock_ns(
+                               span->laps[UPCALL_COST_K_OPERATE]));
+        }
     }
     cost_span_finish(&upcall->span, now, upcall->span.entry.class, NULL,
                      &details);
@@ -390,14 +399,6 @@ get_n_dropped(int fd OVS_UNUSED, uint32_t *n OVS_UNUSED)
     return false;
 }
 
-/* Adds 'n' to 'counter' of upcalls whose type is not known. */
-void
-upcall_cost_count_unknown(struct cost_recorder *recorder, size_t counter,
-                          uint64_t n)
-{
-    cost_count(recorder, UPCALL_COST_UNKNOWN, counter, n);
-}
-
 /* Counts the upcalls that the kernel has dropped since this was last done for
  * 'socket', unless accounting is off. */
 static void
@@ -410,9 +411,9 @@ count_dropped(struct upcall_cost_socket *socket)
     if (get_n_dropped(socket->fd, &socket->n_dropped)) {
         LIST_FOR_EACH (kernel, list_node, &kernels) {
             if (kernel->dpif == socket->dpif) {
-                upcall_cost_count_unknown(kernel->losses,
-                                          UPCALL_COST_LOST_OVERRUN,
-                                          socket->n_dropped - before);
+                cost_count(kernel->losses, UPCALL_COST_UNKNOWN,
+                           UPCALL_COST_LOST_OVERRUN,
+                           socket->n_dropped - before);
             }
         }
     }
@@ -470,26 +471,21 @@ upcall_cost_socket_destroy(struct upcall_cost_socket *socket)
     }
 }
 
-static struct cost_recorder *
-current_recorder(void)
-{
-    struct upcall_cost_batch *batch = current_batch();
-
-    return batch ? batch->recorder : NULL;
-}
-
 /* 'msg' has been received. */
 void
 upcall_cost_socket_received(struct upcall_cost_socket *socket,
                             const struct ofpbuf *msg)
 {
     if (observer) {
-        uint64_t ns = observer->received(socket->observed, msg,
-                                         current_recorder());
+        uint64_t ns = observer->received(socket->observed, msg);
         struct upcall_cost_batch *batch = current_batch();
 
         if (batch) {
-            batch->upcalls[batch->n].waited_ns = ns;
+            bool unknown = ns == COST_CLOCK_UNKNOWN;
+
+            cost_count(batch->recorder, UPCALL_COST_UNKNOWN,
+                       UPCALL_COST_K_UNKNOWN, unknown);
+            batch->upcalls[batch->n].waited_ns = unknown ? 0 : ns;
         }
     }
 }
@@ -522,7 +518,13 @@ upcall_cost_socket_empty(struct upcall_cost_socket *socket)
         ovs_mutex_unlock(&mutex);
     }
     if (observer) {
-        observer->empty(socket->observed, current_recorder());
+        size_t n_orphans = observer->empty(socket->observed);
+        struct upcall_cost_batch *batch = current_batch();
+
+        if (batch) {
+            cost_count(batch->recorder, UPCALL_COST_UNKNOWN,
+                       UPCALL_COST_K_ORPHAN, n_orphans);
+        }
     }
 }
 

@@ -137,28 +137,23 @@ void upcall_cost_socket_received(struct upcall_cost_socket *,
 void upcall_cost_socket_overrun(struct upcall_cost_socket *);
 void upcall_cost_socket_empty(struct upcall_cost_socket *);
 
-/* Follows messages to a socket, in the threads that receive them, and tells
- * what it finds out about upcalls. */
+/* Follows messages to a socket, in the threads that receive them. */
 struct upcall_cost_observer {
     /* Returns what other functions get as 'aux' for the socket 'fd', which
      * several threads receive from if it is 'shared'. */
     void *(*open)(int fd, bool shared);
     void (*close)(void *aux);
 
-    /* As upcall_cost_socket_received(), and so on.  'recorder' is NULL if
-     * nothing is recorded.  Returns for how many nanoseconds the message has
-     * waited, 0 if that is not known. */
-    uint64_t (*received)(void *aux, const struct ofpbuf *,
-                         struct cost_recorder *);
+    /* As upcall_cost_socket_received(), and so on.  Returns for how many
+     * nanoseconds the message has waited, COST_CLOCK_UNKNOWN if that is not
+     * known, and 0 if the socket is not watched. */
+    uint64_t (*received)(void *aux, const struct ofpbuf *);
     void (*overrun)(void *aux);
-    void (*empty)(void *aux, struct cost_recorder *);
 
-    /* Adds to the entry of an upcall that has waited, and has ended. */
-    void (*finish)(struct upcall_cost_upcall *);
+    /* Returns how many messages were found to be lost since the last call. */
+    size_t (*empty)(void *aux);
 };
 
 void upcall_cost_kernel_observe(const struct upcall_cost_observer *);
-void upcall_cost_count_unknown(struct cost_recorder *, size_t counter,
-                               uint64_t n);
 
 #endif /* upcall-cost-kernel.h */

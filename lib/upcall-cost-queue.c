@@ -19,16 +19,9 @@
 #include "upcall-cost-queue.h"
 
 #include "openvswitch/dynamic-string.h"
-#include "openvswitch/ofpbuf.h"
-#include "openvswitch/util.h"
-#include "openvswitch/vlog.h"
-#include "ovs-thread.h"
 #include "smap.h"
 #include "unixctl.h"
 #include "upcall-cost-kernel.h"
-#include "util.h"
-
-VLOG_DEFINE_THIS_MODULE(upcall_cost_queue);
 
 #ifdef HAVE_LIBBPF
 
@@ -39,6 +32,13 @@ VLOG_DEFINE_THIS_MODULE(upcall_cost_queue);
 #include <linux/bpf.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "openvswitch/ofpbuf.h"
+#include "openvswitch/vlog.h"
+#include "ovs-thread.h"
+#include "util.h"
+
+VLOG_DEFINE_THIS_MODULE(upcall_cost_queue);
 
 /* Functions of libbpf, which is loaded when it is first needed: programs that
  * don't, or on a host without it, do as well. */
@@ -82,11 +82,8 @@ static struct {
  * nanoseconds old. */
 #define ORPHAN_NS 10000000
 
-/* Records are looked up by hash in so many chains, a power of two, of which no
- * more than MAX_STEPS records are compared: the work for a message is bounded,
- * whatever the messages before it were. */
-#define N_CHAINS 4096
-#define MAX_STEPS 64
+/* Records are counted by so many bits of their hash. */
+#define HASH_BITS 16
 
 /* What the filter writes of a message. */
 struct record {
@@ -104,13 +101,7 @@ struct upcall_cost_queue {
     /* Records that no message has been received for, in order. */
     struct record records[MAX_RECORDS];
     size_t head, tail;                  /* Modulo MAX_RECORDS. */
-
-    /* Those that have not been used, by hash modulo N_CHAINS, in order: their
-     * indexes in 'records', plus 1, or 0 for none. */
-    struct chain {
-        uint16_t first, last;
-    } chains[N_CHAINS];
-    uint16_t next[MAX_RECORDS];
+    uint16_t n_unused[1 << HASH_BITS];  /* Of these, by hash. */
 
     size_t n_orphans;                   /* Not reported yet. */
     bool overrun;                       /* May there be any in 'records'? */
@@ -121,40 +112,40 @@ static const char *
 load_libbpf(void)
 {
     static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
-    static const char *error;
+    static bool ok;
 
     if (ovsthread_once_start(&once)) {
         void *library = dlopen(LIBBPF_NAME, RTLD_NOW);
-        bool ok = library != NULL;
 
-#define LIBBPF_FUNCTION(NAME)                           \
-        if (ok) {                                       \
-            libbpf.NAME = dlsym(library, #NAME);        \
-            ok = libbpf.NAME != NULL;                   \
-        }
+        ok = library != NULL;
+#define LIBBPF_FUNCTION(NAME) \
+        ok = ok && (libbpf.NAME = dlsym(library, #NAME)) != NULL;
         LIBBPF_FUNCTIONS
 #undef LIBBPF_FUNCTION
-        if (!ok) {
-            error = LIBBPF_NAME" can't be loaded";
-        }
         ovsthread_once_done(&once);
     }
-    return error;
+    return ok ? NULL : LIBBPF_NAME" can't be loaded";
 }
 
 /* The filter. */
 
 #define INSN(CODE, DST, SRC, OFF, IMM)                                     \
-    ((struct bpf_insn) { .code = (CODE), .dst_reg = BPF_REG_##DST,         \
-                         .src_reg = BPF_REG_##SRC, .off = (OFF),           \
-                         .imm = (IMM) })
-#define MOV(DST, SRC) INSN(BPF_ALU64 | BPF_MOV | BPF_X, DST, SRC, 0, 0)
-#define MOV_IMM(DST, IMM) INSN(BPF_ALU64 | BPF_MOV | BPF_K, DST, 0, 0, IMM)
-#define ADD_IMM(DST, IMM) INSN(BPF_ALU64 | BPF_ADD | BPF_K, DST, 0, 0, IMM)
+    { .code = (CODE), .dst_reg = DST, .src_reg = SRC, .off = (OFF),        \
+      .imm = (int32_t) (IMM) }
+#define ALU(OP, DST, IMM) INSN(BPF_ALU64 | OP | BPF_K, DST, 0, 0, IMM)
+#define ALU_REG(OP, DST, SRC) INSN(BPF_ALU64 | OP | BPF_X, DST, SRC, 0, 0)
 #define CALL(FUNC) INSN(BPF_JMP | BPF_CALL, 0, 0, 0, BPF_FUNC_##FUNC)
 #define STORE(SIZE, OFF, SRC) INSN(BPF_STX | BPF_MEM | SIZE, 10, SRC, OFF, 0)
 #define LOAD(SIZE, DST, SRC, OFF) \
     INSN(BPF_LDX | BPF_MEM | SIZE, DST, SRC, OFF, 0)
+#define LOAD_IMM64(DST, SRC, IMM)                                          \
+    INSN(BPF_LD | BPF_DW | BPF_IMM, DST, SRC, 0, (IMM)),                   \
+    INSN(0, 0, 0, 0, (uint64_t) (IMM) >> 32)
+#define HASH_WORD(OFF)                                                     \
+    LOAD(BPF_DW, 1, 10, OFF), ALU_REG(BPF_XOR, 7, 1), ALU_REG(BPF_MUL, 7, 8)
+#define HASH_WORDS(OFF)                                                    \
+    HASH_WORD(OFF), HASH_WORD((OFF) + 8), HASH_WORD((OFF) + 16),           \
+    HASH_WORD((OFF) + 24)
 
 /* Loads the filter, which writes to the ring buffer 'map_fd'.  Returns its
  * file descriptor, or a negative number with errno set. */
@@ -163,58 +154,45 @@ load_filter(int map_fd)
 {
     enum {
         RECORD = -(int) sizeof(struct record),     /* On the stack. */
-        NS = offsetof(struct record, ns),
-        LEN = offsetof(struct record, len),
-        HASH = offsetof(struct record, hash),
         PART = RECORD - HASH_LEN,
-        N_WORDS = HASH_LEN / 8,
-        MAX_INSNS = 40 + 3 * N_WORDS
+        N_HASHING = 2 + 3 * (HASH_LEN / 8) + 1
     };
-    struct bpf_insn insns[MAX_INSNS];
-    size_t n = 0, jump;
+    const struct bpf_insn insns[] = {
+        ALU_REG(BPF_MOV, 6, 1),
+        CALL(ktime_get_ns),
+        STORE(BPF_DW, RECORD + (int) offsetof(struct record, ns), 0),
+        LOAD(BPF_W, 1, 6, offsetof(struct __sk_buff, len)),
+        STORE(BPF_W, RECORD + (int) offsetof(struct record, len), 1),
 
-    insns[n++] = MOV(6, 1);
-    insns[n++] = CALL(ktime_get_ns);
-    insns[n++] = STORE(BPF_DW, RECORD + NS, 0);
-    insns[n++] = LOAD(BPF_W, 1, 6, offsetof(struct __sk_buff, len));
-    insns[n++] = STORE(BPF_W, RECORD + LEN, 1);
+        ALU_REG(BPF_MOV, 1, 6),
+        ALU(BPF_MOV, 2, HASH_OFFSET),
+        ALU_REG(BPF_MOV, 3, 10),
+        ALU(BPF_ADD, 3, PART),
+        ALU(BPF_MOV, 4, HASH_LEN),
+        CALL(skb_load_bytes),
+        ALU(BPF_MOV, 7, 0),
+        INSN(BPF_JMP | BPF_JNE | BPF_K, 0, 0, N_HASHING, 0),
+        LOAD_IMM64(8, 0, HASH_MULT),
+        HASH_WORDS(PART), HASH_WORDS(PART + 32), HASH_WORDS(PART + 64),
+        HASH_WORDS(PART + 96),
+        ALU(BPF_RSH, 7, 32),
+        STORE(BPF_W, RECORD + (int) offsetof(struct record, hash), 7),
 
-    insns[n++] = MOV(1, 6);
-    insns[n++] = MOV_IMM(2, HASH_OFFSET);
-    insns[n++] = MOV(3, 10);
-    insns[n++] = ADD_IMM(3, PART);
-    insns[n++] = MOV_IMM(4, HASH_LEN);
-    insns[n++] = CALL(skb_load_bytes);
-    insns[n++] = MOV_IMM(7, 0);
-    jump = n++;
-    insns[n++] = INSN(BPF_LD | BPF_DW | BPF_IMM, 8, 0, 0,
-                      (int32_t) HASH_MULT);
-    insns[n++] = INSN(0, 0, 0, 0, (int32_t) (HASH_MULT >> 32));
-    for (size_t i = 0; i < N_WORDS; i++) {
-        insns[n++] = LOAD(BPF_DW, 1, 10, PART + (int) (8 * i));
-        insns[n++] = INSN(BPF_ALU64 | BPF_XOR | BPF_X, 7, 1, 0, 0);
-        insns[n++] = INSN(BPF_ALU64 | BPF_MUL | BPF_X, 7, 8, 0, 0);
-    }
-    insns[n++] = INSN(BPF_ALU64 | BPF_RSH | BPF_K, 7, 0, 0, 32);
-    insns[jump] = INSN(BPF_JMP | BPF_JNE | BPF_K, 0, 0, n - jump - 1, 0);
-    insns[n++] = STORE(BPF_W, RECORD + HASH, 7);
+        LOAD_IMM64(1, BPF_PSEUDO_MAP_FD, map_fd),
+        ALU_REG(BPF_MOV, 2, 10),
+        ALU(BPF_ADD, 2, RECORD),
+        ALU(BPF_MOV, 3, sizeof(struct record)),
+        ALU(BPF_MOV, 4, BPF_RB_NO_WAKEUP),
+        CALL(ringbuf_output),
 
-    insns[n++] = INSN(BPF_LD | BPF_DW | BPF_IMM, 1, 0, 0, map_fd);
-    insns[n - 1].src_reg = BPF_PSEUDO_MAP_FD;
-    insns[n++] = INSN(0, 0, 0, 0, 0);
-    insns[n++] = MOV(2, 10);
-    insns[n++] = ADD_IMM(2, RECORD);
-    insns[n++] = MOV_IMM(3, sizeof(struct record));
-    insns[n++] = MOV_IMM(4, BPF_RB_NO_WAKEUP);
-    insns[n++] = CALL(ringbuf_output);
+        /* Keep all of the message. */
+        INSN(BPF_ALU | BPF_MOV | BPF_K, 0, 0, 0, -1),
+        INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0),
+    };
 
-    /* Keep all of the message. */
-    insns[n++] = INSN(BPF_ALU | BPF_MOV | BPF_K, 0, 0, 0, -1);
-    insns[n++] = INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0);
-    ovs_assert(n <= MAX_INSNS);
-
+    BUILD_ASSERT_DECL(HASH_LEN == 4 * 32);
     return libbpf.bpf_prog_load(BPF_PROG_TYPE_SOCKET_FILTER, "upcall_cost",
-                                "Apache-2.0", insns, n, NULL);
+                                "Apache-2.0", insns, ARRAY_SIZE(insns), NULL);
 }
 
 /* Does what the filter does. */
@@ -242,29 +220,11 @@ get_record(struct upcall_cost_queue *queue, size_t i)
     return &queue->records[i % MAX_RECORDS];
 }
 
-static struct chain *
-get_chain(struct upcall_cost_queue *queue, uint32_t hash)
+/* Returns the number of records with 'hash' that no message has used. */
+static uint16_t *
+n_unused(struct upcall_cost_queue *queue, uint32_t hash)
 {
-    return &queue->chains[hash % N_CHAINS];
-}
-
-/* Takes the record with index 'link' minus 1 out of its chain, in which it
- * comes after 'prev', or is the first one if that is 0. */
-static void
-use_record(struct upcall_cost_queue *queue, uint16_t link, uint16_t prev)
-{
-    struct record *record = &queue->records[link - 1];
-    struct chain *chain = get_chain(queue, record->hash);
-
-    if (prev) {
-        queue->next[prev - 1] = queue->next[link - 1];
-    } else {
-        chain->first = queue->next[link - 1];
-    }
-    if (chain->last == link) {
-        chain->last = prev;
-    }
-    record->ns = 0;
+    return &queue->n_unused[hash >> (32 - HASH_BITS)];
 }
 
 /* Takes a record from the ring buffer. */
@@ -277,32 +237,29 @@ add_record(void *queue_, void *data, size_t size)
         || queue->tail - queue->head >= MAX_RECORDS) {
         queue->n_orphans++;
     } else {
-        uint16_t link = queue->tail % MAX_RECORDS + 1;
         struct record *record = get_record(queue, queue->tail++);
-        struct chain *chain;
 
         memcpy(record, data, sizeof *record);
-        chain = get_chain(queue, record->hash);
-        queue->next[link - 1] = 0;
-        if (chain->first) {
-            queue->next[chain->last - 1] = link;
-        } else {
-            chain->first = link;
-        }
-        chain->last = link;
+        ++*n_unused(queue, record->hash);
     }
     return 0;
+}
+
+static void
+use_record(struct upcall_cost_queue *queue, struct record *record)
+{
+    --*n_unused(queue, record->hash);
+    record->ns = 0;
 }
 
 /* Drops the first record, which is an orphan if it has not been used. */
 static void
 drop_first(struct upcall_cost_queue *queue)
 {
-    uint16_t link = queue->head % MAX_RECORDS + 1;
+    struct record *record = get_record(queue, queue->head++);
 
-    if (get_record(queue, queue->head++)->ns) {
-        /* No unused record is older. */
-        use_record(queue, link, 0);
+    if (record->ns) {
+        use_record(queue, record);
         queue->n_orphans++;
     }
 }
@@ -338,32 +295,21 @@ upcall_cost_queue_attach(int fd, char **error)
     queue = xzalloc(sizeof *queue);
     queue->fd = fd;
     queue->prog_fd = -1;
-    queue->map_fd = libbpf.bpf_map_create(BPF_MAP_TYPE_RINGBUF, "upcall_cost",
-                                          0, 0, ring_size(fd), NULL);
-    if (queue->map_fd < 0) {
+    if ((queue->map_fd = libbpf.bpf_map_create(
+             BPF_MAP_TYPE_RINGBUF, "upcall_cost", 0, 0, ring_size(fd),
+             NULL)) < 0) {
         what = "creating a BPF ring buffer";
-        goto error;
-    }
-    queue->ring = libbpf.ring_buffer__new(queue->map_fd, add_record, queue,
-                                          NULL);
-    if (!queue->ring) {
+    } else if (!(queue->ring = libbpf.ring_buffer__new(
+                     queue->map_fd, add_record, queue, NULL))) {
         what = "mapping a BPF ring buffer";
-        goto error;
-    }
-    queue->prog_fd = load_filter(queue->map_fd);
-    if (queue->prog_fd < 0) {
+    } else if ((queue->prog_fd = load_filter(queue->map_fd)) < 0) {
         what = "loading a BPF program";
-        goto error;
-    }
-    if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_BPF, &queue->prog_fd,
-                   sizeof queue->prog_fd)) {
+    } else if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_BPF, &queue->prog_fd,
+                          sizeof queue->prog_fd)) {
         what = "attaching a BPF program to a socket";
-        goto error;
+    } else {
+        return queue;
     }
-    *error = NULL;
-    return queue;
-
-error:
     *error = xasprintf("%s failed (%s%s)", what, ovs_strerror(errno),
                        (errno == EPERM
                         ? ", the process lacks CAP_BPF, as it does with --user"
@@ -393,27 +339,24 @@ upcall_cost_queue_detach(struct upcall_cost_queue *queue)
     free(queue);
 }
 
-/* Returns the index, plus 1, of the first record of a message of 'len' bytes
- * with 'hash', starting with that at 'link' in its chain, and stores in
- * '*prev' what comes before it, if it is not 'link'.  Returns 0 if there is
- * none, TOO_FAR if that would take too long to find out. */
-#define TOO_FAR UINT16_MAX
-static uint16_t
-find_record(const struct upcall_cost_queue *queue, uint16_t link, size_t len,
-            uint32_t hash, uint16_t *prev)
+/* Returns the index of the first record, from 'i' on, of a message of 'len'
+ * bytes with 'hash', or the tail if there is none.  Records are in about the
+ * order of messages: few are skipped, unless they are dropped then. */
+static size_t
+find_record(struct upcall_cost_queue *queue, size_t i, size_t len,
+            uint32_t hash)
 {
-    for (int i = 0; link; i++) {
-        const struct record *record = &queue->records[link - 1];
-
-        if (record->hash == hash && record->len == len) {
-            break;
-        } else if (i == MAX_STEPS) {
-            return TOO_FAR;
-        }
-        *prev = link;
-        link = queue->next[link - 1];
+    if (!*n_unused(queue, hash)) {
+        return queue->tail;
     }
-    return link;
+    for (; i != queue->tail; i++) {
+        const struct record *record = get_record(queue, i);
+
+        if (record->hash == hash && record->len == len && record->ns) {
+            break;
+        }
+    }
+    return i;
 }
 
 /* The message 'msg' has been received.  Returns when it was put into the
@@ -423,30 +366,27 @@ upcall_cost_queue_received(struct upcall_cost_queue *queue,
                            const void *msg, size_t len)
 {
     uint32_t hash = message_hash(msg, len);
-    const struct chain *chain = get_chain(queue, hash);
-    uint16_t link = 0, prev = 0, unused;
+    size_t i = queue->tail;
+    struct record *record;
     uint64_t ns;
-    size_t i;
 
     if (!queue->overrun) {
-        link = find_record(queue, chain->first, len, hash, &prev);
+        i = find_record(queue, queue->head, len, hash);
     }
-    if (!link) {
+    if (i == queue->tail) {
         libbpf.ring_buffer__consume(queue->ring);
-        prev = 0;
-        link = find_record(queue, chain->first, len, hash, &prev);
+        i = find_record(queue, queue->head, len, hash);
     }
-    if (!link || link == TOO_FAR
-        || (queue->overrun
-            && find_record(queue, queue->next[link - 1], len, hash,
-                           &unused))) {
+    if (i == queue->tail
+        || (queue->overrun && *n_unused(queue, hash) > 1
+            && find_record(queue, i + 1, len, hash) != queue->tail)) {
         /* There is none, or one of several may be an orphan. */
         return 0;
     }
 
-    i = queue->head + (link - 1 - queue->head) % MAX_RECORDS;
-    ns = get_record(queue, i)->ns;
-    use_record(queue, link, prev);
+    record = get_record(queue, i);
+    ns = record->ns;
+    use_record(queue, record);
     while (queue->head != queue->tail
            && (!get_record(queue, queue->head)->ns
                || (ssize_t) (i - queue->head) > WINDOW)) {
@@ -488,71 +428,18 @@ upcall_cost_queue_empty(struct upcall_cost_queue *queue)
     return n_orphans;
 }
 
-#else /* !HAVE_LIBBPF */
-
-struct upcall_cost_queue *
-upcall_cost_queue_attach(int fd OVS_UNUSED, char **error)
-{
-    *error = xstrdup("built without libbpf");
-    return NULL;
-}
-
-void
-upcall_cost_queue_detach(struct upcall_cost_queue *queue OVS_UNUSED)
-{
-}
-
-uint64_t
-upcall_cost_queue_received(struct upcall_cost_queue *queue OVS_UNUSED,
-                           const void *msg OVS_UNUSED, size_t len OVS_UNUSED)
-{
-    return 0;
-}
-
-void
-upcall_cost_queue_overrun(struct upcall_cost_queue *queue OVS_UNUSED)
-{
-}
-
-size_t
-upcall_cost_queue_empty(struct upcall_cost_queue *queue OVS_UNUSED)
-{
-    return 0;
-}
-
-#endif /* !HAVE_LIBBPF */
-
 /* The queues of upcalls. */
-
-#define STAGES(COLUMN)                                                      \
-    COLUMN(QUEUE, "queue", NULL, COST_OPTIONAL,                             \
-           "In the queue of the handler's socket; only if "                 \
-           "cost-kernel-queue is true.")                                    \
-    COLUMN(OVERHEAD, "overhead", NULL, COST_OPTIONAL | COST_APART,          \
-           "'queue' and 'operate' together.")
-
-#define COUNTERS(COLUMN)                                                    \
-    COLUMN(UNKNOWN, "unknown", "queue", 0,                                  \
-           "The time of an upcall in the watched queue is not known.")      \
-    COLUMN(ORPHAN, "orphan", "queue", 0,                                    \
-           "The watched queue has a record of an upcall that was lost.")
-
-enum { STAGES(COST_ENUM) };
-enum { COUNTERS(COST_ENUM) };
-static const struct cost_column stages[] = { STAGES(COST_COLUMN) };
-static const struct cost_column counters[] = { COUNTERS(COST_COLUMN) };
-static struct cost_extension extension = {
-    stages, ARRAY_SIZE(stages), counters, ARRAY_SIZE(counters), 0, 0
-};
 
 /* Whether queues are to be watched, in bit 0, and how often that has changed,
  * in the others. */
 static ATOMIC(unsigned int) config_seq = 0;
 
-/* What became of it. */
+/* Sockets that are watched, and that can't be. */
+static atomic_count n_watched = ATOMIC_COUNT_INIT(0);
+static atomic_count n_shared = ATOMIC_COUNT_INIT(0);
+
+/* Why one is not watched, since the configuration has changed. */
 static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
-static size_t n_shared OVS_GUARDED_BY(mutex);   /* Can't be watched. */
-static size_t n_watched OVS_GUARDED_BY(mutex);
 static char *latest_error OVS_GUARDED_BY(mutex);
 
 /* A socket that receives upcalls.  Used by the thread that does, unless it is
@@ -573,6 +460,18 @@ get_config_seq(void)
     return seq;
 }
 
+static void
+keep_error(char *error)
+{
+    ovs_mutex_lock(&mutex);
+    if (error && !latest_error) {
+        VLOG_WARN("queues of upcalls are not watched: %s", error);
+    }
+    free(latest_error);
+    latest_error = error;
+    ovs_mutex_unlock(&mutex);
+}
+
 static void *
 watch_open(int fd, bool shared)
 {
@@ -580,9 +479,9 @@ watch_open(int fd, bool shared)
 
     watch->fd = fd;
     watch->shared = shared;
-    ovs_mutex_lock(&mutex);
-    n_shared += shared;
-    ovs_mutex_unlock(&mutex);
+    if (shared) {
+        atomic_count_inc(&n_shared);
+    }
     return watch;
 }
 
@@ -592,9 +491,7 @@ watch_stop(struct watch *watch)
     if (watch->queue) {
         upcall_cost_queue_detach(watch->queue);
         watch->queue = NULL;
-        ovs_mutex_lock(&mutex);
-        n_watched--;
-        ovs_mutex_unlock(&mutex);
+        atomic_count_dec(&n_watched);
     }
 }
 
@@ -604,42 +501,14 @@ watch_close(void *watch_)
     struct watch *watch = watch_;
 
     watch_stop(watch);
-    ovs_mutex_lock(&mutex);
-    n_shared -= watch->shared;
-    ovs_mutex_unlock(&mutex);
+    if (watch->shared) {
+        atomic_count_dec(&n_shared);
+    }
     free(watch);
 }
 
-/* Starts or stops watching if that is configured now, and was not when this
- * was last called. */
-static void
-watch_apply_config(struct watch *watch)
-{
-    char *error = NULL;
-
-    watch_stop(watch);
-    watch->config_seq = get_config_seq();
-    if (!(watch->config_seq & 1)) {
-        return;
-    }
-    watch->queue = upcall_cost_queue_attach(watch->fd, &error);
-
-    ovs_mutex_lock(&mutex);
-    if (watch->queue) {
-        n_watched++;
-    } else {
-        if (!latest_error) {
-            VLOG_WARN("queues of upcalls are not watched: %s", error);
-        }
-        free(latest_error);
-        latest_error = error;
-    }
-    ovs_mutex_unlock(&mutex);
-}
-
 static uint64_t
-watch_received(void *watch_, const struct ofpbuf *msg,
-               struct cost_recorder *recorder)
+watch_received(void *watch_, const struct ofpbuf *msg)
 {
     struct watch *watch = watch_;
     uint64_t ns, now;
@@ -648,15 +517,8 @@ watch_received(void *watch_, const struct ofpbuf *msg,
         return 0;
     }
     ns = upcall_cost_queue_received(watch->queue, msg->data, msg->size);
-    if (!ns) {
-        if (recorder) {
-            upcall_cost_count_unknown(recorder,
-                                      extension.first_counter + UNKNOWN, 1);
-        }
-        return 0;
-    }
     now = cost_clock_monotonic();
-    return now > ns ? now - ns : 1;
+    return !ns ? COST_CLOCK_UNKNOWN : now > ns ? now - ns : 1;
 }
 
 static void
@@ -669,40 +531,30 @@ watch_overrun(void *watch_)
     }
 }
 
-static void
-watch_empty(void *watch_, struct cost_recorder *recorder)
+/* Starts or stops watching, too, if the configuration has changed. */
+static size_t
+watch_empty(void *watch_)
 {
     struct watch *watch = watch_;
+    unsigned int seq = get_config_seq();
+    size_t n_orphans = (watch->queue ? upcall_cost_queue_empty(watch->queue)
+                        : 0);
 
-    if (watch->queue) {
-        size_t n_orphans = upcall_cost_queue_empty(watch->queue);
+    if (OVS_UNLIKELY(watch->config_seq != seq) && !watch->shared) {
+        watch_stop(watch);
+        watch->config_seq = seq;
+        if (seq & 1) {
+            char *error;
 
-        if (recorder) {
-            upcall_cost_count_unknown(recorder,
-                                      extension.first_counter + ORPHAN,
-                                      n_orphans);
+            watch->queue = upcall_cost_queue_attach(watch->fd, &error);
+            if (watch->queue) {
+                atomic_count_inc(&n_watched);
+            } else {
+                keep_error(error);
+            }
         }
     }
-    if (!watch->shared && OVS_UNLIKELY(watch->config_seq
-                                       != get_config_seq())) {
-        watch_apply_config(watch);
-    }
-}
-
-static void
-watch_finish(struct upcall_cost_upcall *upcall)
-{
-    struct cost_span *span = &upcall->span;
-
-    if (span->sampled) {
-        cost_entry_add(&span->entry, extension.first_stage + QUEUE,
-                       upcall->waited_ns);
-        if (span->lapped & (1u << UPCALL_COST_K_OPERATE)) {
-            cost_entry_add(&span->entry, extension.first_stage + OVERHEAD,
-                           upcall->waited_ns + cost_clock_ns(
-                               span->laps[UPCALL_COST_K_OPERATE]));
-        }
-    }
+    return n_orphans;
 }
 
 /* Applies "cost-kernel-queue" from 'other_config', the column in the
@@ -715,10 +567,7 @@ apply_config(const struct smap *other_config, bool enabled)
 
     upcall_cost_apply(other_config, enabled);
     if (smap_get_bool(other_config, "cost-kernel-queue", false) != (seq & 1)) {
-        ovs_mutex_lock(&mutex);
-        free(latest_error);
-        latest_error = NULL;
-        ovs_mutex_unlock(&mutex);
+        keep_error(NULL);
         atomic_store_relaxed(&config_seq, seq + 1);
     }
 }
@@ -727,22 +576,22 @@ static void
 queue_show(struct unixctl_conn *conn, int argc OVS_UNUSED,
            const char *argv[] OVS_UNUSED, void *aux OVS_UNUSED)
 {
+    unsigned int n = atomic_count_get(&n_watched);
     struct ds s = DS_EMPTY_INITIALIZER;
 
     ovs_mutex_lock(&mutex);
     if (!(get_config_seq() & 1)) {
         ds_put_cstr(&s, "off: other_config:cost-kernel-queue is not true");
-    } else if (n_shared) {
+    } else if (atomic_count_get(&n_shared)) {
         ds_put_cstr(&s, "off: not possible in per-vport dispatch mode (see "
                     "dpif-netlink/dispatch-mode), where all handlers receive "
                     "from all sockets");
     } else if (latest_error) {
         ds_put_format(&s, "off: %s", latest_error);
-    } else if (!n_watched) {
+    } else if (!n) {
         ds_put_cstr(&s, "off: no upcall has come yet");
     } else {
-        ds_put_format(&s, "on, for %"PRIuSIZE" socket%s", n_watched,
-                      n_watched == 1 ? "" : "s");
+        ds_put_format(&s, "on, for %u socket%s", n, n == 1 ? "" : "s");
     }
     ovs_mutex_unlock(&mutex);
     unixctl_command_reply(conn, ds_cstr(&s));
@@ -760,11 +609,26 @@ upcall_cost_queue_init(void)
         .received = watch_received,
         .overrun = watch_overrun,
         .empty = watch_empty,
-        .finish = watch_finish,
     };
 
-    cost_kind_extend(&upcall_cost_kernel_kind, &extension);
     upcall_cost_kernel_observe(&watcher);
     upcall_cost_config.apply = apply_config;
     unixctl_command_register("upcall/cost-queue", "", 0, 0, queue_show, NULL);
 }
+
+#else /* !HAVE_LIBBPF */
+
+static void
+queue_show(struct unixctl_conn *conn, int argc OVS_UNUSED,
+           const char *argv[] OVS_UNUSED, void *aux OVS_UNUSED)
+{
+    unixctl_command_reply(conn, "off: built without libbpf");
+}
+
+void
+upcall_cost_queue_init(void)
+{
+    unixctl_command_register("upcall/cost-queue", "", 0, 0, queue_show, NULL);
+}
+
+#endif /* !HAVE_LIBBPF */

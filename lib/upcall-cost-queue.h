@@ -24,26 +24,20 @@
 /* When the kernel put upcalls into a socket's queue.
  * ==================================================
  *
- * A socket filter, which the kernel runs just before it puts a message into
- * the socket's queue, writes the time, the message's length and a hash of a
- * part of it into a BPF ring buffer.  Whoever then receives the message looks
- * for what was written of it.  The filter never changes or drops a message.
+ * While other_config:cost-kernel-queue is true, a socket filter, which the
+ * kernel runs just before it puts a message into the queue, writes the time,
+ * the message's length and a hash of a part of it into a BPF ring buffer.
+ * Whoever receives the message looks for this record.  The filter never
+ * changes or drops a message.
  *
- * It runs for messages too that the kernel drops right afterwards, because the
- * queue is full.  What was written of these is an orphan, and is thrown away
- * when later messages have been received, or the queue is empty.  Of messages
- * that can't be told apart from an orphan, the time is not known.
+ * It also runs for messages that the kernel drops right afterwards, because
+ * the queue is full.  The record of one of these is an orphan, which is thrown
+ * away when later messages have been received, or the queue is empty.  The
+ * time of a message that can't be told apart from an orphan is not known.
  *
- * All this is off unless other_config:cost-kernel-queue is true, and for
- * sockets that several threads receive from.  upcall_cost_queue_empty()
- * returns how many orphans there were since the last call.
- *
- *
- * Thread-safety
- * =============
- *
- * One thread at a time may use a queue.  upcall_cost_queue_init(), which makes
- * the time part of upcalls, is to be called before there is any. */
+ * One thread at a time may use a queue.  A socket that several threads receive
+ * from is not watched.  upcall_cost_queue_init() is to be called before there
+ * is any socket. */
 
 struct upcall_cost_queue *upcall_cost_queue_attach(int fd, char **error);
 void upcall_cost_queue_detach(struct upcall_cost_queue *);

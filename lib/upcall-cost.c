@@ -78,11 +78,15 @@ static atomic_bool upcall_cost_packets = false;
 /* What an upcall is, in both datapaths, to laps and outcomes. */
 static const char upcall_event[] = "upcall";
 
-#define UPCALL_COST_KIND(STAGES)                                            \
+#define NO_COUNTERS(COLUMN)
+#define UPCALL_COST_KIND(STAGES, MORE_COUNTERS)                             \
     .event = upcall_event,                                                  \
     .config = &upcall_cost_config,                                          \
     COST_STAGES(STAGES),                                                    \
-    COST_COUNTERS(UPCALL_COST_COUNTERS),                                    \
+    .counters = (const struct cost_column[]) {                              \
+        UPCALL_COST_COUNTERS(COST_COLUMN) MORE_COUNTERS(COST_COLUMN)        \
+    },                                                                      \
+    .n_counters = UPCALL_COST_COUNTERS(COST_ONE) MORE_COUNTERS(COST_ONE),   \
     .n_classes = UPCALL_COST_N_TYPES,                                       \
     .format_class = upcall_cost_format_class,                               \
     .lists = lists,                                                         \
@@ -93,10 +97,10 @@ static const char upcall_event[] = "upcall";
     .typed_names = true
 
 const struct cost_kind upcall_cost_netdev_kind = {
-    UPCALL_COST_KIND(UPCALL_COST_STAGES)
+    UPCALL_COST_KIND(UPCALL_COST_STAGES, NO_COUNTERS)
 };
-struct cost_kind upcall_cost_kernel_kind = {
-    UPCALL_COST_KIND(UPCALL_COST_K_STAGES)
+const struct cost_kind upcall_cost_kernel_kind = {
+    UPCALL_COST_KIND(UPCALL_COST_K_STAGES, UPCALL_COST_K_COUNTERS)
 };
 
 /* Classes. */

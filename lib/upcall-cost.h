@@ -69,6 +69,11 @@ enum upcall_cost_stage { UPCALL_COST_STAGES(COST_ENUM) };
            "Until the kernel, and tc, have done the batch's operations.")   \
     COLUMN(UPCALL_COST_K_BATCH, "batch", "upcalls", COST_EXACT,             \
            "Upcalls in a batch; each batch counts once.")                   \
+    COLUMN(UPCALL_COST_K_QUEUE, "queue", NULL, COST_OPTIONAL,               \
+           "In the queue of the handler's socket; only if "                 \
+           "cost-kernel-queue is true.")                                    \
+    COLUMN(UPCALL_COST_K_OVERHEAD, "overhead", NULL,                        \
+           COST_OPTIONAL | COST_APART, "'queue' and 'operate' together.")   \
     COLUMN(UPCALL_COST_K_TOTAL, "total", NULL, 0,                           \
            "The whole upcall, from when it was sent if that is known.")
 
@@ -96,7 +101,17 @@ enum upcall_cost_kernel_stage { UPCALL_COST_K_STAGES(COST_ENUM) };
     COLUMN(UPCALL_COST_LOST_OVERRUN, "overrun", "lost", COST_LOST,          \
            "The buffer of the handler's socket was full.")
 
-enum upcall_cost_counter { UPCALL_COST_COUNTERS(COST_ENUM) };
+/* Those of the kernel datapath alone. */
+#define UPCALL_COST_K_COUNTERS(COLUMN)                                      \
+    COLUMN(UPCALL_COST_K_UNKNOWN, "unknown", "queue", 0,                    \
+           "The time of an upcall in the watched queue is not known.")      \
+    COLUMN(UPCALL_COST_K_ORPHAN, "orphan", "queue", 0,                      \
+           "The watched queue has a record of an upcall that was lost.")
+
+enum upcall_cost_counter {
+    UPCALL_COST_COUNTERS(COST_ENUM)
+    UPCALL_COST_K_COUNTERS(COST_ENUM)
+};
 
 /* Why the datapath asks. */
 enum upcall_cost_type {
@@ -131,7 +146,7 @@ enum {
 
 extern struct cost_config upcall_cost_config;
 extern const struct cost_kind upcall_cost_netdev_kind;
-extern struct cost_kind upcall_cost_kernel_kind;
+extern const struct cost_kind upcall_cost_kernel_kind;
 
 /* So many bytes of the packet are kept of each of the slowest upcalls, if
  * other_config:cost-packets is true. */
