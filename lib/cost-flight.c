@@ -18,12 +18,13 @@
 
 #include "cost-flight.h"
 
+#include <limits.h>
+
 #include "cost-render.h"
 #include "cost-report.h"
 #include "cost-span.h"
 #include "openvswitch/json.h"
 #include "openvswitch/list.h"
-#include "openvswitch/shash.h"
 #include "smap.h"
 #include "timeval.h"
 #include "unixctl.h"
@@ -33,8 +34,8 @@
 #define N_EVENTS 256                    /* Of a thread. */
 #define N_KEPT 3                        /* Copies. */
 
-/* A reply has the latest events, so many, for the sake of the main thread: see
- * lib/cost-report.c. */
+/* A reply has the latest events, so many of all threads, for the sake of the
+ * main thread: see lib/cost-report.c. */
 #define MAX_TEXT_EVENTS 256
 #define MAX_JSON_EVENTS 5000
 
@@ -43,58 +44,66 @@
 #define MIN_NS 10000                    /* A shorter event is left out if it is
                                          * one of a kind that is exact. */
 
-/* An event, in words. */
-enum {
-    EVENT_END,                          /* Ticks. */
-    EVENT_KIND,
-    EVENT_ACCOUNT,
-    EVENT_HEAD,                         /* Class, counter, known stages, and
-                                         * whether it stopped the rings. */
-    EVENT_EXCLUDED,                     /* Nanoseconds. */
-    EVENT_STAGES,
-    EVENT_WORDS = EVENT_STAGES + COST_MAX_STAGES
+struct event {
+    const struct cost_kind *kind;
+    char account[COST_TEXT_MAX];
+    uint64_t end;                       /* Ticks. */
+    bool stopped;                       /* Has it stopped the rings? */
+    struct cost_entry entry;
 };
-#define EVENT_STOPPED (UINT64_C(1) << 63)
 
 /* The latest events of a thread. */
-struct ring {
-    struct ovs_list list_node;          /* In 'rings'. */
+struct events {
     char thread[COST_NAME_MAX];
-    atomic_uint64_t n;                  /* That have ever been written. */
-    atomic_uint64_t words[N_EVENTS][EVENT_WORDS];
+    uint64_t n;                         /* That there have ever been. */
+    struct event events[N_EVENTS];      /* Number 'n' is at 'n' % N_EVENTS. */
 };
 
-/* Those that a ring had, the oldest one first. */
-struct ring_copy {
-    char thread[COST_NAME_MAX];
-    size_t n;
-    uint64_t words[N_EVENTS][EVENT_WORDS];
+struct ring {
+    struct ovs_list list_node;          /* In 'rings'. */
+    struct ovs_mutex mutex;             /* Nobody waits for it while a thread
+                                         * records. */
+    struct events events OVS_GUARDED;
 };
 
 /* What all rings had at a moment. */
-struct copy {
+struct moment {
     int n_refs;                         /* Protected by 'mutex'. */
     uint64_t ticks;
     uint64_t us;                        /* Time of day. */
     size_t n;
-    struct ring_copy rings[];
+    struct events threads[];
 };
 
 static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
 static struct ovs_list rings OVS_GUARDED_BY(mutex)
     = OVS_LIST_INITIALIZER(&rings);
-static struct copy *kept[N_KEPT] OVS_GUARDED_BY(mutex);  /* Latest first. */
-static uint64_t since_ticks OVS_GUARDED_BY(mutex);  /* Older events are of an
-                                                     * earlier time. */
+static struct moment *kept[N_KEPT] OVS_GUARDED_BY(mutex);  /* Latest first. */
+static long long int stop_ms OVS_GUARDED_BY(mutex)
+    = LLONG_MIN / 2;                    /* When the rings stopped last. */
 
 DEFINE_STATIC_PER_THREAD_DATA(struct ring *, thread_ring, NULL);
 static pthread_key_t ring_key;
 
-enum { OFF, ON, STOPPING, STOPPED };
-static atomic_int state = OFF;
-static atomic_uint64_t stop_ticks = 0;  /* When the rings stopped. */
-static atomic_uint64_t stop_ms = 0;     /* The same, time_msec(), or 0 if they
-                                         * never did. */
+enum { OFF, ON, STOPPED };
+static atomic_int state = OFF;          /* Changes with 'mutex' held. */
+static atomic_uint64_t stop_ticks = 0;  /* As 'stop_ms'. */
+
+static int
+get_state(void)
+{
+    int now;
+
+    atomic_read_explicit(&state, &now, memory_order_acquire);
+    return now;
+}
+
+static void
+set_state(int now)
+    OVS_REQUIRES(mutex)
+{
+    atomic_store_explicit(&state, now, memory_order_release);
+}
 
 /* Recording. */
 
@@ -107,6 +116,7 @@ ring_destroy(void *ring_)
     ovs_mutex_lock(&mutex);
     ovs_list_remove(&ring->list_node);
     ovs_mutex_unlock(&mutex);
+    ovs_mutex_destroy(&ring->mutex);
     cost_free(ring, sizeof *ring);
 }
 
@@ -115,49 +125,42 @@ ring_destroy(void *ring_)
 static struct ring *
 ring_create(void)
 {
-    struct ring *ring = cost_alloc(sizeof *ring);
-    const char *name = get_subprogram_name();
+    struct ring *ring = NULL;
 
-    if (ovs_mutex_trylock(&mutex)) {
-        cost_free(ring, sizeof *ring);
-        return NULL;
+    if (!ovs_mutex_trylock(&mutex)) {
+        const char *name = get_subprogram_name();
+
+        ring = cost_alloc(sizeof *ring);
+        ovs_mutex_init(&ring->mutex);
+        ovs_mutex_lock(&ring->mutex);
+        ovs_strlcpy(ring->events.thread, name[0] ? name : "main",
+                    sizeof ring->events.thread);
+        ovs_mutex_unlock(&ring->mutex);
+        ovs_list_push_back(&rings, &ring->list_node);
+        ovs_mutex_unlock(&mutex);
+        xpthread_setspecific(ring_key, ring);
+        *thread_ring_get() = ring;
     }
-    ovs_list_push_back(&rings, &ring->list_node);
-    ovs_strlcpy(ring->thread, name[0] ? name : "main", sizeof ring->thread);
-    ovs_mutex_unlock(&mutex);
-    xpthread_setspecific(ring_key, ring);
-    *thread_ring_get() = ring;
     return ring;
 }
 
-static bool
-may_stop(uint64_t ms)
-{
-    uint64_t latest_ms = cost_load(&stop_ms);
-
-    return !latest_ms || ms >= latest_ms + RESTART_MS;
-}
-
 /* Stops all rings at 'now', in ticks, unless they have been stopped a short
- * while ago.  Returns true if the calling thread has done so, which makes
- * 'state' STOPPED after writing its event. */
+ * while ago.  Returns true if the calling thread has done so. */
 static bool
 stop(uint64_t now)
 {
-    int on = ON, stopping = STOPPING;
-    uint64_t ms = time_msec();
+    bool stopped = false;
 
-    if (!may_stop(ms)
-        || !atomic_compare_exchange_strong(&state, &on, STOPPING)) {
-        return false;
-    } else if (!may_stop(ms)) {
-        /* Another thread has, meanwhile. */
-        atomic_compare_exchange_strong(&state, &stopping, ON);
-        return false;
+    if (!ovs_mutex_trylock(&mutex)) {
+        if (get_state() == ON && time_msec() >= stop_ms + RESTART_MS) {
+            stop_ms = time_msec();
+            cost_store(&stop_ticks, now);
+            set_state(STOPPED);
+            stopped = true;
+        }
+        ovs_mutex_unlock(&mutex);
     }
-    cost_store(&stop_ticks, now);
-    cost_store(&stop_ms, ms);
-    return true;
+    return stopped;
 }
 
 /* A cost_span_observer: records the event of 'span', which has ended at
@@ -167,18 +170,14 @@ record(const struct cost_span *span, uint64_t now)
 {
     const struct cost_kind *kind = span->recorder->kind;
     const struct cost_entry *entry = &span->entry;
-    uint16_t known = entry->known;
     uint64_t log_ns = cost_load(&kind->config->log_ns);
     size_t total = cost_kind_total(kind);
     struct ring *ring = *thread_ring_get();
-    uint64_t head = 0, n;
-    atomic_uint64_t *w;
-    int now_state;
-    bool slow;
+    int before = get_state();
+    bool slow, stopped;
 
-    atomic_read_explicit(&state, &now_state, memory_order_acquire);
-    if (now_state == OFF || !(known & (1u << total))
-        || (now_state != ON && span->begin >= cost_load(&stop_ticks))) {
+    if (before == OFF || !(entry->known & (1u << total))
+        || (before == STOPPED && span->begin >= cost_load(&stop_ticks))) {
         return;
     }
     slow = log_ns && entry->stages[total] > log_ns;
@@ -192,94 +191,55 @@ record(const struct cost_span *span, uint64_t now)
             return;
         }
     }
-    if (OVS_UNLIKELY(slow) && now_state == ON && stop(now)) {
-        head = EVENT_STOPPED;
-    }
+    stopped = slow && before == ON && stop(now);
+    if (!ovs_mutex_trylock(&ring->mutex)) {
+        struct event *event
+            = &ring->events.events[ring->events.n++ % N_EVENTS];
 
-    n = cost_load(&ring->n);
-    w = ring->words[n % N_EVENTS];
-    atomic_thread_fence(memory_order_release);
-    cost_store(&w[EVENT_END], now - (span->lapped ? span->trailing : 0));
-    cost_store(&w[EVENT_KIND], (uintptr_t) kind);
-    cost_store(&w[EVENT_ACCOUNT], cost_account_id(span->recorder->account));
-    cost_store(&w[EVENT_HEAD], (head | (uint64_t) known << 40
-                                | (uint64_t) entry->counter << 32
-                                | entry->class));
-    cost_store(&w[EVENT_EXCLUDED], entry->excluded_ns);
-    for (; known; known = zero_rightmost_1bit(known)) {
-        size_t stage = raw_ctz(known);
-
-        cost_store(&w[EVENT_STAGES + stage], entry->stages[stage]);
-    }
-    atomic_store_explicit(&ring->n, n + 1, memory_order_release);
-    if (OVS_UNLIKELY(head)) {
-        int stopping = STOPPING;
-
-        atomic_compare_exchange_strong(&state, &stopping, STOPPED);
+        event->kind = kind;
+        cost_copy_text(event->account,
+                       cost_account_name(span->recorder->account));
+        event->end = now - (span->lapped ? span->trailing : 0);
+        event->stopped = stopped;
+        event->entry = *entry;
+        ovs_mutex_unlock(&ring->mutex);
     }
 }
 
-/* Copies. */
-
-/* Makes 'copy' what 'ring' has. */
-static void
-ring_copy(const struct ring *ring, struct ring_copy *copy)
-{
-    uint64_t first, before, after, n_gone = 0;
-
-    atomic_read_explicit(CONST_CAST(atomic_uint64_t *, &ring->n), &before,
-                         memory_order_acquire);
-    first = before - MIN(before, N_EVENTS);
-    for (uint64_t i = first; i < before; i++) {
-        for (size_t j = 0; j < EVENT_WORDS; j++) {
-            copy->words[i - first][j] = cost_load(
-                &ring->words[i % N_EVENTS][j]);
-        }
-    }
-    atomic_thread_fence(memory_order_acquire);
-    after = cost_load(&ring->n);
-
-    /* The oldest ones may have parts of those written meanwhile, including
-     * the one that is being written. */
-    if (after >= first + N_EVENTS) {
-        n_gone = MIN(after - first - N_EVENTS + 1, before - first);
-    }
-    copy->n = before - first - n_gone;
-    memmove(copy->words, copy->words + n_gone,
-            copy->n * sizeof copy->words[0]);
-    memcpy(copy->thread, ring->thread, sizeof copy->thread);
-}
+/* Moments. */
 
 static size_t
-copy_size(size_t n)
+moment_size(size_t n)
 {
-    return sizeof(struct copy) + n * sizeof(struct ring_copy);
+    return sizeof(struct moment) + n * sizeof(struct events);
 }
 
 /* Returns a copy of all rings, for one user. */
-static struct copy *
-copy_create(void)
+static struct moment *
+moment_create(void)
     OVS_REQUIRES(mutex)
 {
-    struct copy *copy = cost_alloc(copy_size(ovs_list_size(&rings)));
+    struct moment *moment = cost_alloc(moment_size(ovs_list_size(&rings)));
     struct ring *ring;
 
-    copy->n_refs = 1;
+    moment->n_refs = 1;
     LIST_FOR_EACH (ring, list_node, &rings) {
-        ring_copy(ring, &copy->rings[copy->n++]);
+        ovs_mutex_lock(&ring->mutex);
+        moment->threads[moment->n++] = ring->events;
+        ovs_mutex_unlock(&ring->mutex);
     }
-    copy->us = time_wall_usec();
-    copy->ticks = cost_clock_now("flight", 0);
-    return copy;
+    moment->us = time_wall_usec();
+    moment->ticks = cost_clock_now("flight", 0);
+    return moment;
 }
 
-/* 'copy', unless it is NULL, has a user less. */
+/* 'moment', unless it is NULL, has a user less. */
 static void
-copy_unref(struct copy *copy)
+moment_unref(struct moment *moment)
     OVS_REQUIRES(mutex)
 {
-    if (copy && !--copy->n_refs) {
-        cost_free(copy, copy_size(copy->n));
+    if (moment && !--moment->n_refs) {
+        cost_free(moment, moment_size(moment->n));
     }
 }
 
@@ -288,15 +248,14 @@ copy_unref(struct copy *copy)
 void
 cost_flight_run(void)
 {
-    int stopped;
-
-    atomic_read_explicit(&state, &stopped, memory_order_acquire);
-    if (stopped == STOPPED && time_msec() >= cost_load(&stop_ms) + END_MS) {
+    if (get_state() == STOPPED) {
         ovs_mutex_lock(&mutex);
-        copy_unref(kept[N_KEPT - 1]);
-        memmove(&kept[1], &kept[0], (N_KEPT - 1) * sizeof kept[0]);
-        kept[0] = copy_create();
-        atomic_compare_exchange_strong(&state, &stopped, ON);
+        if (time_msec() >= stop_ms + END_MS && get_state() == STOPPED) {
+            moment_unref(kept[N_KEPT - 1]);
+            memmove(&kept[1], &kept[0], (N_KEPT - 1) * sizeof kept[0]);
+            kept[0] = moment_create();
+            set_state(ON);
+        }
         ovs_mutex_unlock(&mutex);
     }
 }
@@ -307,18 +266,24 @@ void
 cost_flight_apply(const struct smap *settings, bool enabled OVS_UNUSED)
 {
     bool on = smap_get_bool(settings, "cost-flight", false);
-    int off = OFF;
 
     ovs_mutex_lock(&mutex);
     if (!on) {
         cost_span_observe(NULL);
-        atomic_store_relaxed(&state, OFF);
+        set_state(OFF);
         for (size_t i = 0; i < N_KEPT; i++) {
-            copy_unref(kept[i]);
+            moment_unref(kept[i]);
             kept[i] = NULL;
         }
-    } else if (atomic_compare_exchange_strong(&state, &off, ON)) {
-        since_ticks = cost_clock_now("flight", 0);
+    } else if (get_state() == OFF) {
+        struct ring *ring;
+
+        LIST_FOR_EACH (ring, list_node, &rings) {
+            ovs_mutex_lock(&ring->mutex);
+            ring->events.n = 0;
+            ovs_mutex_unlock(&ring->mutex);
+        }
+        set_state(ON);
         cost_span_observe(record);
     }
     ovs_mutex_unlock(&mutex);
@@ -326,173 +291,117 @@ cost_flight_apply(const struct smap *settings, bool enabled OVS_UNUSED)
 
 /* Reading. */
 
-/* Returns the name of account 'id', which remains in 'names', or NULL if it
- * has been destroyed. */
-static const char *
-account_name(struct shash *names, uint64_t id)
-{
-    char *key = xasprintf("%"PRIu64, id);
-    struct shash_node *node = shash_find(names, key);
-
-    if (!node) {
-        node = shash_add(names, key, cost_account_find_name(id));
-    }
-    free(key);
-    return node->data;
-}
-
-/* Returns the event 'w', which ended at 'end_ns', nanoseconds since the Epoch,
- * in JSON. */
+/* Returns 'event', which ended at 'end_ns', nanoseconds since the Epoch, in
+ * JSON. */
 static struct json *
-event_to_json(const uint64_t *w, struct shash *names, uint64_t end_ns)
+event_to_json(const struct event *event, uint64_t end_ns)
 {
-    const struct cost_kind *kind
-        = (const struct cost_kind *) (uintptr_t) w[EVENT_KIND];
-    const char *account = account_name(names, w[EVENT_ACCOUNT]);
+    const struct cost_entry *entry = &event->entry;
+    const struct cost_kind *kind = event->kind;
     size_t total = cost_kind_total(kind);
-    uint64_t length = w[EVENT_STAGES + total] + w[EVENT_EXCLUDED];
-    uint8_t counter = w[EVENT_HEAD] >> 32;
-    uint16_t known = w[EVENT_HEAD] >> 40;
     struct json *numbers = json_object_create();
     struct json *stages = json_object_create();
     struct json *apart = json_object_create();
-    struct json *event = json_object_create();
+    struct json *json = json_object_create();
 
-    json_object_put_string(event, "event", kind->event);
-    if (account) {
-        json_object_put_string(event, "account", account);
+    json_object_put_string(json, "event", kind->event);
+    json_object_put_string(json, "account", event->account);
+    cost_put_string(json, "class", cost_class_name(kind, entry->class));
+    if (entry->counter != COST_NO_COUNTER) {
+        json_object_put_string(json, "outcome",
+                               kind->counters[entry->counter].name);
     }
-    cost_put_string(event, "class",
-                    cost_class_name(kind, (uint32_t) w[EVENT_HEAD]));
-    if (counter != COST_NO_COUNTER) {
-        json_object_put_string(event, "outcome", kind->counters[counter].name);
-    }
-    cost_put_integer(event, "begin_ns", end_ns - length);
-    cost_put_integer(event, "end_ns", end_ns);
-    cost_put_integer(event, "excluded_ns", w[EVENT_EXCLUDED]);
+    cost_put_integer(json, "begin_ns",
+                     end_ns - entry->stages[total] - entry->excluded_ns);
+    cost_put_integer(json, "end_ns", end_ns);
+    cost_put_integer(json, "excluded_ns", entry->excluded_ns);
     for (size_t i = 0; i < total; i++) {
-        if (known & (1u << i)) {
+        if (entry->known & (1u << i)) {
             cost_put_integer((cost_stage_is_number(kind, i) ? numbers
                               : kind->stages[i].flags & COST_APART ? apart
                               : stages),
-                             kind->stages[i].name, w[EVENT_STAGES + i]);
+                             kind->stages[i].name, entry->stages[i]);
         }
     }
-    json_object_put(event, "stages", stages);
-    json_object_put(event, "apart", apart);
-    json_object_put(event, "numbers", numbers);
-    if (w[EVENT_HEAD] & EVENT_STOPPED) {
-        json_object_put(event, "stopped", json_boolean_create(true));
+    json_object_put(json, "stages", stages);
+    json_object_put(json, "apart", apart);
+    json_object_put(json, "numbers", numbers);
+    if (event->stopped) {
+        json_object_put(json, "stopped", json_boolean_create(true));
     }
-    return event;
+    return json;
 }
 
-/* Sorts times, the latest one first. */
-static int
-compare_times(const void *a_, const void *b_)
-{
-    const uint64_t *a = a_, *b = b_;
-
-    return *a < *b ? 1 : *a > *b ? -1 : 0;
-}
-
-/* Returns the time since which at most 'n' events of 'copy' ended, in
- * ticks. */
-static uint64_t
-copy_since(const struct copy *copy, size_t n)
-{
-    uint64_t *ends = xmalloc(copy->n * N_EVENTS * sizeof *ends);
-    uint64_t since = 0;
-    size_t n_ends = 0;
-
-    for (size_t i = 0; i < copy->n; i++) {
-        for (size_t j = 0; j < copy->rings[i].n; j++) {
-            ends[n_ends++] = copy->rings[i].words[j][EVENT_END];
-        }
-    }
-    if (n_ends > n) {
-        qsort(ends, n_ends, sizeof *ends, compare_times);
-        since = ends[n] + 1;
-    }
-    free(ends);
-    return since;
-}
-
-/* Returns the events of 'copy' that ended at most 'max_ns' before, and after
- * 'since', in ticks, in JSON. */
+/* Returns the 'max' latest events in 'events', of those that ended at most
+ * 'max_ns' before 'moment', in JSON. */
 static struct json *
-copy_to_json(const struct copy *copy, uint64_t max_ns, uint64_t since)
+events_to_json(const struct events *events, const struct moment *moment,
+               uint64_t max_ns, size_t max)
 {
-    struct shash names = SHASH_INITIALIZER(&names);
     struct json *array = json_array_create_empty();
+    struct json *json = json_object_create();
 
-    for (size_t i = 0; i < copy->n; i++) {
-        const struct ring_copy *ring = &copy->rings[i];
-        struct json *json = json_array_create_empty();
-        struct json *thread = json_object_create();
+    for (uint64_t i = events->n - MIN(events->n, MIN(max, N_EVENTS));
+         i < events->n; i++) {
+        const struct event *event = &events->events[i % N_EVENTS];
+        uint64_t age = cost_clock_ns(cost_clock_ticks(event->end,
+                                                      moment->ticks));
 
-        for (size_t j = 0; j < ring->n; j++) {
-            uint64_t end = ring->words[j][EVENT_END];
-            uint64_t age = cost_clock_ns(cost_clock_ticks(end, copy->ticks));
-
-            /* 'age' is COST_CLOCK_UNKNOWN if the clock has changed. */
-            if (age <= max_ns && end >= since) {
-                json_array_add(json, event_to_json(
-                                   ring->words[j], &names,
-                                   copy->us * 1000 - age));
-            }
+        /* 'age' is COST_CLOCK_UNKNOWN if the clock has changed. */
+        if (age <= max_ns) {
+            json_array_add(array,
+                           event_to_json(event, moment->us * 1000 - age));
         }
-        json_object_put_string(thread, "thread", ring->thread);
-        json_object_put(thread, "events", json);
-        json_array_add(array, thread);
     }
-    shash_destroy_free_data(&names);
-    return array;
+    json_object_put_string(json, "thread", events->thread);
+    json_object_put(json, "events", array);
+    return json;
 }
 
 /* Returns the reply of "cost/flight" in JSON: what there is of the last
  * 'last_s' seconds, or all if that is 0, or what was kept at the moment that
- * is number 'kept_number', 1 being the latest; of that, the latest 'max'
- * events.  Returns NULL if there is no such moment. */
+ * is number 'kept_number', 1 being the latest; at most 'max' events, the
+ * latest ones of each thread.  Returns NULL if there is no such moment. */
 struct json *
 cost_flight_to_json(int last_s, unsigned int kept_number, size_t max)
 {
     uint64_t max_ns = last_s ? last_s * UINT64_C(1000000000)
                       : COST_CLOCK_MAX_NS;
     struct json *moments = json_array_create_empty();
-    struct copy *copy = NULL;
+    struct json *threads = json_array_create_empty();
+    bool recording = get_state() != OFF;
+    struct moment *moment = NULL;
     struct json *json;
-    uint64_t since;
-    int now;
 
     ovs_mutex_lock(&mutex);
-    since = since_ticks;
-    atomic_read_relaxed(&state, &now);
     for (size_t i = 0; i < N_KEPT && kept[i]; i++) {
         json_array_add(moments, json_integer_create(kept[i]->us));
         if (kept_number == i + 1) {
-            copy = kept[i];
-            copy->n_refs++;
+            moment = kept[i];
+            moment->n_refs++;
         }
     }
     if (!kept_number) {
-        copy = copy_create();
+        moment = moment_create();
     }
     ovs_mutex_unlock(&mutex);
-    if (!copy) {
+    if (!moment) {
         json_destroy(moments);
+        json_destroy(threads);
         return NULL;
     }
 
-    since = MAX(since, copy_since(copy, max));
+    for (size_t i = 0; recording && i < moment->n; i++) {
+        json_array_add(threads, events_to_json(&moment->threads[i], moment,
+                                               max_ns, max / moment->n));
+    }
     json = cost_report_json_header("cost", "flight", NULL);
-    json_object_put(json, "recording", json_boolean_create(now != OFF));
+    json_object_put(json, "recording", json_boolean_create(recording));
     json_object_put(json, "kept_us", moments);
-    cost_put_integer(json, "time_us", copy->us);
-    json_object_put(json, "threads", (now == OFF ? json_array_create_empty()
-                                      : copy_to_json(copy, max_ns, since)));
+    cost_put_integer(json, "time_us", moment->us);
+    json_object_put(json, "threads", threads);
     ovs_mutex_lock(&mutex);
-    copy_unref(copy);
+    moment_unref(moment);
     ovs_mutex_unlock(&mutex);
     return json;
 }

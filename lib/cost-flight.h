@@ -36,21 +36,15 @@ struct smap;
  *
  * After an event that takes longer than that, all rings stop, except that
  * events that are going on then are recorded when they end: one of them may be
- * the culprit.  A moment later, the sampler, see lib/cost-threads.h, keeps a
+ * the culprit.  A moment later, the sampler, see lib/cost-sampler.h, keeps a
  * copy of all rings and lets them go on.  This happens at most once in 10
  * seconds.  The latest copies are kept.
  *
  * The command "cost/flight" has the rings or a copy, in JSON:
  * Documentation/topics/cost-json.rst describes it.
  *
- *
- * Thread-safety
- * =============
- *
- * Each ring has one writer, its thread.  Readers have a lock while they copy
- * words.  A thread tries to take it to create its ring, with its first event,
- * and waits for it when it exits.  A reader that meets the writer leaves out
- * the events that may have been overwritten meanwhile. */
+ * Each ring has a lock, which its thread only tries to take: an event that
+ * ends while somebody copies its thread's ring is left out. */
 
 void cost_flight_init(void);
 void cost_flight_apply(const struct smap *other_config, bool enabled);

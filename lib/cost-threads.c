@@ -34,19 +34,18 @@
 #include "cost-clock.h"
 #include "cost-flight.h"
 #include "cost-report.h"
+#include "cost-sampler.h"
 #include "hash.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/hmap.h"
 #include "openvswitch/json.h"
 #include "openvswitch/token-bucket.h"
-#include "ovs-rcu.h"
 #include "ovs-thread.h"
 #include "unixctl.h"
 #include "unixctl-worker.h"
 #include "util.h"
 
-#define SAMPLE_NS UINT64_C(500000000)
-#define MIN_WINDOW_NS SAMPLE_NS
+#define MIN_WINDOW_NS COST_SAMPLE_NS
 #define MARK_NS 5000000                 /* See cost_threads_mark(). */
 
 /* What is read of a thread: its CPU time, run delay and turns on a CPU each
@@ -102,27 +101,27 @@ struct thread {
                                          * this thread, even if another one
                                          * gets the TID. */
     char name[16];
-    struct history history;
     int64_t changed_ns;                 /* When a new CPU time was read. */
+
+    struct ovs_mutex mutex;             /* After 'threads_mutex'. */
+    struct history history;             /* Both are held to write it. */
 
     /* What the thread reads itself: for its latest slow event, and where
      * the latest two events that are marked begin, the latest one first, and
      * where the latest one ends. */
-    struct reading own, begin[2], end;
-    struct token_bucket bucket;
+    struct reading own OVS_GUARDED, begin[2] OVS_GUARDED, end OVS_GUARDED;
+    struct token_bucket bucket OVS_GUARDED;
 };
 
-/* Protects what has been read.  Held while one thread is read. */
-static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
-static struct hmap threads = HMAP_INITIALIZER(&threads);
-static struct history cgroup;
-static int cgroup_version;              /* 1 or 2, 0 if there is no limit. */
-static int read_error;                  /* Of reading any thread, or 0. */
-
-/* Held while all threads are read, so that none is added or removed. */
-static struct ovs_mutex pass_mutex OVS_ACQ_BEFORE(mutex)
-    = OVS_MUTEX_INITIALIZER;
-static unsigned int n_samples;
+/* Held while all threads are read. */
+static struct ovs_mutex threads_mutex = OVS_MUTEX_INITIALIZER;
+static struct hmap threads OVS_GUARDED_BY(threads_mutex)
+    = HMAP_INITIALIZER(&threads);
+static struct history cgroup OVS_GUARDED_BY(threads_mutex);
+static int cgroup_version OVS_GUARDED_BY(threads_mutex);  /* 1 or 2, 0 if there
+                                                           * is no limit. */
+static int read_error OVS_GUARDED_BY(threads_mutex);  /* Of any thread, or 0. */
+static unsigned int n_samples OVS_GUARDED_BY(threads_mutex);
 
 /* Where /proc and /sys are. */
 static const char *root = "";
@@ -186,8 +185,7 @@ read_cpu_time(pid_t tid, uint64_t *ns)
 }
 
 /* Reads CPU time, run delay and turns of 'thread' into 'reading'.  Returns 0,
- * or a positive errno value, ESRCH if 'thread' is gone.  One system call waits
- * for nobody else, as the caller holds 'mutex'. */
+ * or a positive errno value, ESRCH if 'thread' is gone. */
 static int
 read_schedstat(const struct thread *thread, struct reading *reading)
 {
@@ -247,6 +245,7 @@ read_rest(struct thread *thread)
 /* Makes a sample of 'history''s latest reading. */
 static void
 keep(struct history *history)
+    OVS_REQUIRES(threads_mutex)
 {
     struct reading *past = history->past;
 
@@ -259,31 +258,30 @@ keep(struct history *history)
 }
 
 /* Reads all of 'thread', or only what is in "schedstat" unless 'full'.
- * Returns false if it is gone. */
-static bool
+ * Returns 0, or a positive errno value as read_schedstat(). */
+static int
 read_thread(struct thread *thread, bool full)
+    OVS_REQUIRES(threads_mutex, thread->mutex)
 {
     struct history *history = &thread->history;
-    uint64_t cpu_ns = history->now.values[CPU_NS];
     struct reading reading = history->now;
     int error = read_schedstat(thread, &reading);
 
-    if (error) {
-        read_error = error == ESRCH ? read_error : error;
-        return error != ESRCH;
+    if (!error) {
+        if (reading.values[CPU_NS] != history->now.values[CPU_NS]) {
+            thread->changed_ns = reading.from_ns;
+        }
+        history->now = reading;
+        if (full) {
+            read_rest(thread);
+        }
     }
-    history->now = reading;
-    if (reading.values[CPU_NS] != cpu_ns) {
-        thread->changed_ns = reading.from_ns;
-    }
-    if (full) {
-        read_rest(thread);
-    }
-    return true;
+    return error;
 }
 
 static struct thread *
 find_thread(pid_t tid)
+    OVS_REQUIRES(threads_mutex)
 {
     struct thread *thread;
 
@@ -297,19 +295,22 @@ find_thread(pid_t tid)
 
 static void
 remove_thread(struct thread *thread)
+    OVS_REQUIRES(threads_mutex)
 {
     hmap_remove(&threads, &thread->node);
     close(thread->fd);
+    ovs_mutex_destroy(&thread->mutex);
     cost_free(thread, sizeof *thread);
 }
 
 /* Adds thread 'tid', unless it can't be read. */
 static void
 add_thread(pid_t tid)
+    OVS_REQUIRES(threads_mutex)
 {
     struct thread *thread;
     char path[512];
-    int fd;
+    int fd, error;
 
     snprintf(path, sizeof path, "%s/proc/self/task/%d/schedstat", root,
              (int) tid);
@@ -323,13 +324,16 @@ add_thread(pid_t tid)
     thread->tid = tid;
     thread->fd = fd;
     thread->changed_ns = cost_clock_monotonic();
-    token_bucket_init(&thread->bucket, 10, 10000);
+    ovs_mutex_init(&thread->mutex);
     hmap_insert(&threads, &thread->node, hash_int(tid, 0));
-    if (read_thread(thread, true) && thread->history.now.to_ns) {
-        thread->history.past[levels[0].n
-                             + n_samples / FULL_EVERY % levels[1].n]
-            = thread->history.now;
-    } else {
+    ovs_mutex_lock(&thread->mutex);
+    token_bucket_init(&thread->bucket, 10, 10000);
+    error = read_thread(thread, true);
+    thread->history.past[levels[0].n + n_samples / FULL_EVERY % levels[1].n]
+        = thread->history.now;
+    ovs_mutex_unlock(&thread->mutex);
+    if (error) {
+        read_error = error == ESRCH ? read_error : error;
         remove_thread(thread);
     }
 }
@@ -337,6 +341,7 @@ add_thread(pid_t tid)
 /* Adds the threads that are new. */
 static void
 add_threads(void)
+    OVS_REQUIRES(threads_mutex)
 {
     char path[512];
     DIR *dir;
@@ -350,11 +355,9 @@ add_threads(void)
     for (struct dirent *entry; (entry = readdir(dir));) {
         pid_t tid = atoi(entry->d_name);
 
-        ovs_mutex_lock(&mutex);
         if (tid > 0 && !find_thread(tid)) {
             add_thread(tid);
         }
-        ovs_mutex_unlock(&mutex);
     }
     closedir(dir);
 }
@@ -395,6 +398,7 @@ read_throttling(const char *mount, const char *path_, uint64_t values[])
 /* Reads how much the process has been throttled. */
 static void
 read_cgroup(void)
+    OVS_REQUIRES(threads_mutex)
 {
     static const struct {
         const char *controllers;        /* In /proc/self/cgroup. */
@@ -421,7 +425,6 @@ read_cgroup(void)
         }
     }
 
-    ovs_mutex_lock(&mutex);
     if (version != cgroup_version
         || values[PERIODS] < cgroup.now.values[PERIODS]) {
         /* It is another one. */
@@ -432,27 +435,32 @@ read_cgroup(void)
         cgroup.now.from_ns = cgroup.now.to_ns = cost_clock_monotonic();
         memcpy(cgroup.now.values, values, sizeof values);
     }
-    ovs_mutex_unlock(&mutex);
 }
 
 /* Reads all threads, all of them and the control group if 'full', and keeps
  * that as a sample if 'sample'. */
 static void
 read_all(bool full, bool sample)
-    OVS_REQUIRES(pass_mutex)
+    OVS_REQUIRES(threads_mutex)
 {
     struct thread *thread;
 
     read_error = 0;
     add_threads();
     HMAP_FOR_EACH_SAFE (thread, node, &threads) {
-        ovs_mutex_lock(&mutex);
-        if (!read_thread(thread, full)) {
-            remove_thread(thread);
-        } else if (sample) {
+        int error;
+
+        ovs_mutex_lock(&thread->mutex);
+        error = read_thread(thread, full);
+        if (sample) {
             keep(&thread->history);
         }
-        ovs_mutex_unlock(&mutex);
+        ovs_mutex_unlock(&thread->mutex);
+        if (error == ESRCH) {
+            remove_thread(thread);
+        } else if (error) {
+            read_error = error;
+        }
     }
     if (full) {
         read_cgroup();
@@ -462,27 +470,16 @@ read_all(bool full, bool sample)
     }
 }
 
-static void *
-sampler_main(void *aux OVS_UNUSED)
+/* Reads all threads, if the report is on.  The sampler calls this. */
+void
+cost_threads_run(void)
 {
-    ovsrcu_quiesce_start();
-    for (unsigned int i = 0;; i++) {
-        if (cost_enabled(&config)) {
-            ovs_mutex_lock(&pass_mutex);
-            read_all(n_samples % FULL_EVERY == 0, true);
-            n_samples++;
-            ovs_mutex_unlock(&pass_mutex);
-        }
-        ovsrcu_quiesce_end();
-        cost_accounts_copy();
-        ovsrcu_quiesce_start();
-        cost_flight_run();
-        if (i % 2) {
-            cost_log();
-        }
-        xnanosleep_no_quiesce(SAMPLE_NS);
+    if (cost_enabled(&config)) {
+        ovs_mutex_lock(&threads_mutex);
+        read_all(n_samples % FULL_EVERY == 0, true);
+        n_samples++;
+        ovs_mutex_unlock(&threads_mutex);
     }
-    return NULL;
 }
 
 /* Causes. */
@@ -529,6 +526,7 @@ choose(const struct reading **latest, const struct reading *reading,
 
 static enum cost_cause
 get_cause(struct thread *thread, uint64_t event_ns, uint64_t age_ns)
+    OVS_REQUIRES(thread->mutex)
 {
     enum cost_cause cause = COST_CAUSE_UNKNOWN;
     const struct reading *before = NULL;
@@ -560,8 +558,8 @@ get_cause(struct thread *thread, uint64_t event_ns, uint64_t age_ns)
     return cause;
 }
 
-/* Returns the calling thread, with 'mutex' held, or NULL if it has not been
- * found yet, 'mutex' is held by another one, or the report is off. */
+/* Returns the calling thread, with its mutex held, or NULL if it has not been
+ * found yet, somebody else holds the mutex, or the report is off. */
 static struct thread *
 lock_self(void)
     OVS_NO_THREAD_SAFETY_ANALYSIS
@@ -570,12 +568,11 @@ lock_self(void)
     int source;
 
     atomic_read_relaxed(&cost_clock.source, &source);
-    if (source == COST_CLOCK_TEST || !cost_enabled(&config)
-        || ovs_mutex_trylock(&mutex)) {
+    if (source == COST_CLOCK_TEST || !cost_enabled(&config)) {
         return NULL;
     }
 #ifdef __linux__
-    if (!*me) {
+    if (!*me && !ovs_mutex_trylock(&threads_mutex)) {
         struct reading reading;
 
         *me = find_thread(syscall(SYS_gettid));
@@ -583,12 +580,10 @@ lock_self(void)
             /* It is another thread, which had the same TID. */
             *me = NULL;
         }
+        ovs_mutex_unlock(&threads_mutex);
     }
 #endif
-    if (!*me) {
-        ovs_mutex_unlock(&mutex);
-    }
-    return *me;
+    return *me && !ovs_mutex_trylock(&(*me)->mutex) ? *me : NULL;
 }
 
 /* Returns why the event that ends in the calling thread was slow, see
@@ -603,7 +598,7 @@ cost_threads_cause(uint64_t event_ns, uint64_t age_ns)
 
     if (me) {
         cause = get_cause(me, event_ns, age_ns);
-        ovs_mutex_unlock(&mutex);
+        ovs_mutex_unlock(&me->mutex);
     }
     return cause;
 }
@@ -630,7 +625,7 @@ cost_threads_mark(bool end)
                 me->begin[0] = reading;
             }
         }
-        ovs_mutex_unlock(&mutex);
+        ovs_mutex_unlock(&me->mutex);
     }
 }
 
@@ -724,10 +719,11 @@ put_values(struct json *json, const char *const value_names[],
 static void
 put_process(const struct row *rows, size_t n, int window_s, struct ds *s,
             struct json *json)
+    OVS_REQUIRES(threads_mutex)
 {
     /* Half of the time between two readings of so long ago. */
     int64_t max_error_ns
-        = levels[window_s > 120 ? 2 : 1].every * SAMPLE_NS / 2;
+        = levels[window_s > 120 ? 2 : 1].every * COST_SAMPLE_NS / 2;
     double percent[2] = { 0, 0 };
     int64_t ns = 0;
 
@@ -777,9 +773,8 @@ cost_threads_to_json(int window_s, struct ds *s)
     struct row *rows;
     size_t n = 0;
 
-    ovs_mutex_lock(&pass_mutex);
+    ovs_mutex_lock(&threads_mutex);
     read_all(true, false);
-    ovs_mutex_lock(&mutex);
     rows = xmalloc(hmap_count(&threads) * sizeof *rows);
     HMAP_FOR_EACH (thread, node, &threads) {
         init_row(&rows[n++], thread, window_s * INT64_C(1000000000));
@@ -820,8 +815,7 @@ cost_threads_to_json(int window_s, struct ds *s)
             ds_put_cstr(s, "  new\n");
         }
     }
-    ovs_mutex_unlock(&mutex);
-    ovs_mutex_unlock(&pass_mutex);
+    ovs_mutex_unlock(&threads_mutex);
     free(rows);
     json_object_put(json, "threads", array);
     return json;
@@ -872,22 +866,14 @@ cost_threads(struct unixctl_conn *conn, int argc, const char *argv[],
     }
 }
 
-/* Starts the sampler, which the flight recorder needs, too, finds the causes
- * of slow events from now on, and registers the commands "cost/threads" and
- * "cost/flight". */
+/* Finds the causes of slow events from now on, and registers the command
+ * "cost/threads". */
 void
 cost_threads_init(void)
 {
-    static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
-
     cost_set_cause_cb(cost_threads_cause);
-    cost_flight_init();
     config.apply = cost_flight_apply;
     cost_config_register(&config);
-    if (ovsthread_once_start(&once)) {
-        ovs_thread_create("cost_threads", sampler_main, NULL);
-        ovsthread_once_done(&once);
-    }
     cost_report_add_reply(add_reply);
     unixctl_command_register("cost/threads", "[-last 10s|1m|5m|15m]", 0, 2,
                              cost_threads, NULL);

@@ -29,10 +29,8 @@ struct json;
  *
  * A thread spends all of its time in three ways: on a CPU, waiting for one
  * although it could run (its "run delay"), and blocked.  Linux counts the
- * first two for each thread.  A sampler, which is a thread of its own, reads
- * these counters of all threads of the process twice a second.  It also makes
- * the ticks of lib/cost-window.h, and logs slow events, also while the report
- * "threads" is off.
+ * first two for each thread.  The sampler, see lib/cost-sampler.h, reads these
+ * counters of all threads of the process twice a second.
  *
  * The command "cost/threads" shows how much of the last seconds or minutes
  * each thread spent in each way.
@@ -56,11 +54,13 @@ struct json;
  * Thread-safety
  * =============
  *
- * Any thread may call these functions.  cost_threads_cause() and
- * cost_threads_mark() wait for nobody.  cost_threads_init() is for the main
- * thread, before any other one records. */
+ * Any thread may call these functions, but cost_threads_run(), which is for
+ * the sampler.  cost_threads_cause() and cost_threads_mark() wait for nobody:
+ * a thread has a lock of its own, which the sampler holds while it reads this
+ * thread. */
 
 void cost_threads_init(void);
+void cost_threads_run(void);
 enum cost_cause cost_threads_cause(uint64_t event_ns, uint64_t age_ns);
 void cost_threads_mark(bool end);
 struct json *cost_threads_to_json(int window_s, struct ds *);

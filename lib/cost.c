@@ -35,7 +35,6 @@ struct cost_account {
     const struct cost_kind *kind;
     char *name;
     char *datapath;                     /* Or NULL. */
-    uint64_t id;                        /* No other account ever has it. */
     size_t n_refs;                      /* Creator and readers.  Protected by
                                          * 'accounts_mutex'. */
 
@@ -73,7 +72,6 @@ static struct ovs_list accounts OVS_GUARDED_BY(accounts_mutex)
 static struct known_kind *known_kinds OVS_GUARDED_BY(accounts_mutex);
 static size_t n_known_kinds OVS_GUARDED_BY(accounts_mutex);
 static size_t n_accounts OVS_GUARDED_BY(accounts_mutex);
-static uint64_t latest_id OVS_GUARDED_BY(accounts_mutex);
 
 /* The latest tick.  Only the thread that makes ticks writes it. */
 static struct cost_tick latest;
@@ -422,7 +420,6 @@ cost_account_create(const struct cost_kind *kind, const char *name,
     account->since_us = time_wall_usec();
     account->since_ms = time_msec();
     ovs_mutex_unlock(&account->mutex);
-    account->id = ++latest_id;
     ovs_list_push_back(&accounts, &account->list_node);
     n_accounts++;
     get_kind(kind);
@@ -796,32 +793,6 @@ cost_account_name(const struct cost_account *account)
     return account->name;
 }
 
-/* Returns a number that 'account' has, and no other one ever. */
-uint64_t
-cost_account_id(const struct cost_account *account)
-{
-    return account->id;
-}
-
-/* Returns the name of the account with 'id', which the caller must free, or
- * NULL if it has been destroyed. */
-char *
-cost_account_find_name(uint64_t id)
-{
-    const struct cost_account *account;
-    char *name = NULL;
-
-    ovs_mutex_lock(&accounts_mutex);
-    LIST_FOR_EACH (account, list_node, &accounts) {
-        if (account->id == id) {
-            name = xstrdup(account->name);
-            break;
-        }
-    }
-    ovs_mutex_unlock(&accounts_mutex);
-    return name;
-}
-
 /* Somebody waits for a grace period. */
 struct grace {
     ATOMIC(bool) over;                  /* It is, or nobody waits any more. */
@@ -973,7 +944,7 @@ compare_active(const void *a_, const void *b_)
     uint64_t n_b = b->activity * (b->account->copied ? LOYALTY : 1);
 
     return (n_a != n_b ? (n_a < n_b ? 1 : -1)
-            : a->account->id < b->account->id ? -1 : 1);
+            : a->account < b->account ? -1 : 1);
 }
 
 /* Returns how much 'account' has recorded since this was last called. */

@@ -88,7 +88,7 @@ struct smap;
  * event that a thread is just adding may be gone.  Clearing all accounts of a
  * kind clears what deleted ones have left, too.
  *
- * The sampler, see lib/cost-threads.h, calls cost_log(), and
+ * The sampler, see lib/cost-sampler.h, calls cost_log(), and
  * cost_accounts_copy(), so that others can read what happened in the last
  * minutes, see lib/cost-window.h.  'last_ms' of cost_accounts_get() is rounded
  * up to a tick that is kept, by up to a minute. */
@@ -169,8 +169,6 @@ void cost_accounts_put(struct cost_accounts *);
 size_t cost_accounts_clear(const struct cost_kind *const kinds[],
                            size_t n_kinds, const char *name);
 const char *cost_account_name(const struct cost_account *);
-uint64_t cost_account_id(const struct cost_account *);
-char *cost_account_find_name(uint64_t id);
 bool cost_accounts_take_slowest(struct cost_account *const accounts[],
                                 size_t n);
 bool cost_account_read(struct cost_account *, const struct cost_tick *from,

@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "command-line.h"
+#include "cost-sampler.h"
 #include "cost.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
@@ -239,7 +240,7 @@ test_causes(struct ovs_cmdl_context *ctx OVS_UNUSED)
 {
     /* Without samples. */
     ovs_assert(cost_threads_cause(MS, MS) == COST_CAUSE_UNKNOWN);
-    cost_threads_init();
+    cost_sampler_init();
     xpthread_join(ovs_thread_create("causes", causes_main, NULL), NULL);
 }
 
@@ -274,7 +275,7 @@ bounds_main(void *aux OVS_UNUSED)
 static void
 test_bounds(struct ovs_cmdl_context *ctx OVS_UNUSED)
 {
-    cost_threads_init();
+    cost_sampler_init();
     xpthread_join(ovs_thread_create("bounds", bounds_main, NULL), NULL);
     printf("ok\n");
 }
@@ -364,7 +365,7 @@ test_churn(struct ovs_cmdl_context *ctx OVS_UNUSED)
     uint64_t used = cost_memory_used();
     size_t n_fds = count_entries(FDS);
 
-    cost_threads_init();
+    cost_sampler_init();
     for (int i = 0; i < N_THREADS; i++) {
         pthread_t thread = ovs_thread_create("short", short_main, NULL);
 
@@ -423,7 +424,7 @@ test_reuse(struct ovs_cmdl_context *ctx OVS_UNUSED)
 {
     pid_t tid = 0;
 
-    cost_threads_init();
+    cost_sampler_init();
     xpthread_join(ovs_thread_create("first", reuse_main, &tid), NULL);
     for (int i = 0; i < MAX_TRIES && tid; i++) {
         FILE *stream = fopen(LAST_PID, "w");
@@ -443,7 +444,7 @@ test_benchmark(struct ovs_cmdl_context *ctx OVS_UNUSED)
     enum { N = 100000 };
     int64_t start;
 
-    cost_threads_init();
+    cost_sampler_init();
     xnanosleep(1250 * MS);
 
     start = get_clock(CLOCK_MONOTONIC);
