@@ -474,13 +474,13 @@ cost_slowest_destroy(struct cost_slowest *slowest)
 }
 
 /* Puts 'entry', of 'thread', unless it is too fast, among 'slowest', with
- * 'cause' and 'details', or NULL, in the thread that records.  No event that
- * takes longer than 'log_ns' is too fast to be seen next time.  Returns true
- * if 'entry' is there. */
+ * 'cause' and the details of 'span', or NULL, in the thread that records.  No
+ * event that takes longer than 'log_ns' is too fast to be seen next time.
+ * Returns true if 'entry' is there. */
 bool
 cost_slowest_insert(struct cost_slowest *slowest, const char *thread,
                     const struct cost_entry *entry, enum cost_cause cause,
-                    const struct cost_details *details, uint64_t log_ns)
+                    const struct cost_span *span, uint64_t log_ns)
 {
     const struct cost_kind *kind = slowest->kind;
     uint64_t total_ns = entry->stages[cost_kind_total(kind)];
@@ -488,6 +488,7 @@ cost_slowest_insert(struct cost_slowest *slowest, const char *thread,
 
     if (inserted) {
         struct cost_slow *slow;
+        size_t place;
 
         if (slowest->n < kind->n_slowest) {
             slow = cost_alloc(slow_size(kind));
@@ -506,16 +507,17 @@ cost_slowest_insert(struct cost_slowest *slowest, const char *thread,
             slow->stages[i] = (entry->known & (1u << i)
                                ? entry->stages[i] : 0);
         }
-        if (kind->n_details) {
-            uint64_t *words = &slow->stages[kind->n_stages];
-
-            memset(words, 0, kind->n_details * sizeof *words);
-            if (details) {
-                details->get(words, details->aux, details->n);
-            }
+        memset(&slow->stages[kind->n_stages], 0,
+               kind->n_details * sizeof slow->stages[0]);
+        if (span && kind->get_details) {
+            kind->get_details(span, &slow->stages[kind->n_stages]);
         }
-        qsort(slowest->slow, slowest->n, sizeof *slowest->slow,
-              cost_slow_compare);
+        for (place = slowest->n - 1;
+             place && total_ns > slowest->slow[place - 1]->total_ns;
+             place--) {
+            slowest->slow[place] = slowest->slow[place - 1];
+        }
+        slowest->slow[place] = slow;
         if (slowest->n == kind->n_slowest) {
             slowest->fastest_ns = slowest->slow[slowest->n - 1]->total_ns;
         }

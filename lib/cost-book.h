@@ -25,6 +25,7 @@
 #include "openvswitch/list.h"
 #include "ovs-atomic.h"
 
+struct cost_span;
 struct ds;
 struct smap;
 
@@ -178,7 +179,10 @@ struct cost_kind {
 
     /* The slowest events. */
     size_t n_slowest;                   /* Kept per thread. */
-    size_t n_details;                   /* 64-bit words of details of each. */
+    size_t n_details;                   /* 64-bit words of details of each,
+                                         * which are zeros before this is
+                                         * called with the event's span. */
+    void (*get_details)(const struct cost_span *, uint64_t *details);
 
     bool typed_names;                   /* Is an account's name
                                          * "TYPE@NAME"? */
@@ -193,17 +197,6 @@ struct cost_entry {
     bool watched;                       /* Are stages that are sampled for the
                                          * slowest events only? */
     uint64_t stages[COST_MAX_STAGES];   /* ns or number, of those 'known'. */
-};
-
-/* Fills in the details of a slow event, kind->n_details words.  'aux' and 'n'
- * are what was given when the event ended. */
-typedef void cost_details_cb(uint64_t *details, const void *aux, size_t n);
-
-/* Where the details of an event come from. */
-struct cost_details {
-    cost_details_cb *get;
-    const void *aux;
-    size_t n;
 };
 
 /* The numbers of a class.  Histograms and their buckets follow the counters in
@@ -331,7 +324,7 @@ struct cost_slowest *cost_slowest_create(const struct cost_kind *);
 void cost_slowest_destroy(struct cost_slowest *);
 bool cost_slowest_insert(struct cost_slowest *, const char *thread,
                          const struct cost_entry *, enum cost_cause,
-                         const struct cost_details *, uint64_t log_ns);
+                         const struct cost_span *, uint64_t log_ns);
 struct cost_slow *cost_slow_clone(const struct cost_kind *,
                                   const struct cost_slow *);
 void cost_slow_destroy(const struct cost_kind *, struct cost_slow *);

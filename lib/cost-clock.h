@@ -48,6 +48,14 @@
  * All functions may be called by any thread, after cost_clock_init() has
  * returned once, except that only one thread may call cost_clock_run(). */
 
+/* For a function that recording an event calls now and then: were it inlined,
+ * recording would have to save registers for it each time. */
+#if __GNUC__
+#define COST_COLD __attribute__((__noinline__, __cold__))
+#else
+#define COST_COLD
+#endif
+
 enum cost_clock_source {
     COST_CLOCK_MONOTONIC,
     COST_CLOCK_TSC,

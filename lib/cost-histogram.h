@@ -213,6 +213,32 @@ cost_hist_add_bucket(struct cost_hist *hist, unsigned int bucket, uint64_t n)
     }
 }
 
+/* Counts 'value' if 'hist' has memory for it, and it is neither the lowest nor
+ * the highest value so far.  Returns false otherwise. */
+static inline bool
+cost_hist_add_usual(struct cost_hist *hist, uint64_t value)
+{
+    size_t i = cost_hist_bucket(value) - hist->first;
+    atomic_uint32_t *p = (atomic_uint32_t *) hist->buckets + i;
+    uint32_t n;
+
+    if (OVS_UNLIKELY(i >= hist->n || value > cost_hist_max(hist)
+                     || value < cost_hist_min(hist))) {
+        return false;
+    }
+    if (OVS_UNLIKELY(hist->wide)) {
+        cost_increase((atomic_uint64_t *) hist->buckets + i, 1);
+    } else {
+        atomic_read_relaxed(p, &n);
+        if (OVS_UNLIKELY(n > INT32_MAX)) {
+            return false;
+        }
+        atomic_store_relaxed(p, n + 1);
+    }
+    cost_increase(&hist->sum, value);
+    return true;
+}
+
 /* Counts 'value', which falls into 'bucket', for which 'hist' has memory.
  * Returns true if it is the highest value so far. */
 static inline bool

@@ -299,8 +299,7 @@ get_cause(const struct cost_kind *kind, const struct cost_entry *entry)
  * to be logged. */
 static void COST_COLD
 record_slow(struct cost_recorder *recorder, struct cost_data *data,
-            const struct cost_entry *entry, const struct cost_details *details,
-            const struct cost_who *who)
+            const struct cost_entry *entry, const struct cost_span *span)
 {
     uint64_t total_ns = entry->stages[cost_kind_total(recorder->kind)];
     uint64_t log_ns = cost_load(&recorder->kind->config->log_ns);
@@ -314,14 +313,14 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
         cost_increase(&data->latest->n_slow, 1);
         atomic_read_relaxed(&breach_cb, &cb);
         if (cb) {
-            cb(recorder, entry, cause, who);
+            cb(recorder, entry, cause, span);
         }
     }
     if (slowest == &cost_no_slowest) {
         slowest = cost_slowest_create(recorder->kind);
         ovsrcu_set(&data->slowest, slowest);
     }
-    if (cost_slowest_insert(slowest, recorder->thread, entry, cause, details,
+    if (cost_slowest_insert(slowest, recorder->thread, entry, cause, span,
                             log_ns ? log_ns : UINT64_MAX)) {
         recorder->n_watch = N_WATCH;
     }
@@ -340,16 +339,15 @@ extend_latest(struct cost_data *data, const struct cost_entry *entry,
 }
 
 /* Records 'entry' in 'recorder', and adds 'counts', which may be NULL, to the
- * counters.  Should it be among the slowest, gets 'details', which may be
- * NULL, too.  Should it be logged, tells of 'who', see cost_breach_cb.
+ * counters.  Should it be slow, 'span', which may be NULL, has its details and
+ * keys.
  *
  * Costs some 10 ns, and some 10 ns for each stage that is known.  An event
  * that is among the slowest so far, or the first of its class in this thread,
  * or the first of half a doubling of times, takes some 100 ns longer. */
 void
 cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
-            const uint64_t *counts, const struct cost_details *details,
-            const struct cost_who *who)
+            const uint64_t *counts, const struct cost_span *span)
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
     const struct cost_kind *kind = recorder->kind;
@@ -401,7 +399,7 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
     }
     if (OVS_UNLIKELY(total_ns > ovsrcu_get(struct cost_slowest *,
                                            &data->slowest)->threshold_ns)) {
-        record_slow(recorder, data, entry, details, who);
+        record_slow(recorder, data, entry, span);
     }
 }
 

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "cost-book.h"
+#include "cost-clock.h"
 #include "ovs-atomic.h"
 #include "ovs-rcu.h"
 
@@ -31,14 +32,6 @@ struct cost_account;
  *
  * What one thread records of one account, see lib/cost.h, which has the rules
  * for threads, too. */
-
-/* For a function that recording an event calls now and then: were it inlined,
- * recording would have to save registers for it each time. */
-#if __GNUC__
-#define COST_COLD __attribute__((__noinline__, __cold__))
-#else
-#define COST_COLD
-#endif
 
 /* The blocks of a recorder. */
 struct cost_classes {
@@ -89,19 +82,17 @@ uint64_t cost_recorder_activity(const struct cost_recorder *);
 typedef enum cost_cause cost_cause_cb(uint64_t event_ns, uint64_t age_ns);
 void cost_set_cause_cb(cost_cause_cb *);
 
-/* Tells of an event that has taken longer than 'log_ns', in its thread.  'who'
- * has the event's key of each list, with 'id' 0 if it is not known, or is NULL
- * if there is none. */
+/* Tells of an event that has taken longer than 'log_ns', in its thread.  Its
+ * span is NULL if it has none. */
 typedef void cost_breach_cb(const struct cost_recorder *,
                             const struct cost_entry *, enum cost_cause,
-                            const struct cost_who *who);
+                            const struct cost_span *);
 void cost_set_breach_cb(cost_breach_cb *);
 
-/* Recording.  cost_record() needs 'who' only to log the event: the caller
- * counts its keys, with cost_count_who(). */
+/* Recording.  cost_record() needs the span of a slow event, which may be NULL:
+ * the caller counts its keys, with cost_count_who(). */
 void cost_record(struct cost_recorder *, const struct cost_entry *,
-                 const uint64_t *counts, const struct cost_details *,
-                 const struct cost_who *);
+                 const uint64_t *counts, const struct cost_span *);
 void cost_count(struct cost_recorder *, size_t class, size_t counter,
                 uint64_t n);
 void cost_count_who(struct cost_recorder *, size_t list,
@@ -138,25 +129,14 @@ cost_record_total(struct cost_recorder *recorder, uint32_t class,
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
     struct cost_block *block = data->latest;
-    const struct cost_slowest *slowest;
-    unsigned int bucket;
-    struct cost_hist *hist;
+    const struct cost_slowest *slowest
+        = ovsrcu_get(struct cost_slowest *, &data->slowest);
 
-    if (OVS_UNLIKELY(data->latest_class != class)) {
+    if (OVS_UNLIKELY(data->latest_class != class
+                     || total_ns > slowest->threshold_ns
+                     || !cost_hist_add_usual(block->total, total_ns))) {
         return false;
     }
-    slowest = ovsrcu_get(struct cost_slowest *, &data->slowest);
-    bucket = cost_hist_bucket(total_ns);
-    hist = block->total;
-    if (OVS_UNLIKELY(total_ns > slowest->threshold_ns
-                     || !cost_hist_has(hist, bucket)
-                     || cost_hist_is_full(hist, bucket)
-                     || total_ns > cost_hist_max(hist)
-                     || total_ns < cost_hist_min(hist))) {
-        return false;
-    }
-    cost_hist_add_bucket(hist, bucket, 1);
-    cost_increase(&hist->sum, total_ns);
     if (OVS_LIKELY(counter != COST_NO_COUNTER)) {
         cost_increase(&block->counters[counter], 1);
     }

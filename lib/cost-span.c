@@ -53,9 +53,9 @@ cost_span_lap(struct cost_span *span, size_t stage, uint64_t now)
     uint64_t ticks = cost_clock_ticks(span->last, now);
 
     if (span->lapped & (1u << stage)) {
-        span->laps[stage] += ticks;
+        span->entry.stages[stage] += ticks;
     } else {
-        span->laps[stage] = ticks;
+        span->entry.stages[stage] = ticks;
         span->lapped |= 1u << stage;
     }
     span->trailing = 0;
@@ -70,7 +70,7 @@ cost_span_lap(struct cost_span *span, size_t stage, uint64_t now)
  * ended at 'now'. */
 static void COST_COLD
 record(struct cost_span *span, uint64_t now, uint64_t total,
-       const uint64_t *counts, const struct cost_details *details)
+       const uint64_t *counts)
 {
     const struct cost_kind *kind = span->recorder->kind;
     struct cost_entry *entry = &span->entry;
@@ -83,10 +83,11 @@ record(struct cost_span *span, uint64_t now, uint64_t total,
         for (uint16_t lapped = span->lapped; lapped;
              lapped = zero_rightmost_1bit(lapped)) {
             size_t stage = raw_ctz(lapped);
-            uint64_t ns = cost_clock_ns(span->laps[stage]);
+            uint64_t ns = cost_clock_ns(entry->stages[stage]);
 
             if (ns != COST_CLOCK_UNKNOWN) {
-                cost_entry_add(entry, stage, ns);
+                entry->stages[stage] = ns;
+                entry->known |= 1u << stage;
             }
         }
         if (span->excluded) {
@@ -97,7 +98,7 @@ record(struct cost_span *span, uint64_t now, uint64_t total,
     } else {
         entry->known &= ~(1u << last);
     }
-    cost_record(span->recorder, entry, counts, details, span->who);
+    cost_record(span->recorder, entry, counts, span);
     atomic_read_relaxed(&observer, &observe);
     if (observe) {
         observe(span, now);
@@ -118,19 +119,18 @@ record(struct cost_span *span, uint64_t now, uint64_t total,
  * event is counted without times. */
 void
 cost_span_finish(struct cost_span *span, uint64_t now, size_t class,
-                 const uint64_t *counts, const struct cost_details *details)
+                 const uint64_t *counts)
 {
     uint64_t total = cost_clock_ns(cost_clock_ticks(span->start, now));
 
     /* Most events are neither sampled nor slow. */
-    if (OVS_LIKELY(!(span->sampled | span->entry.known
-                     | (uintptr_t) counts | span->excluded))
+    if (OVS_LIKELY(!(span->sampled | span->entry.known | (uintptr_t) counts))
         && OVS_LIKELY(cost_record_total(span->recorder, class,
                                         span->entry.counter, total))) {
         return;
     }
     span->entry.class = class;
-    record(span, now, total, counts, details);
+    record(span, now, total, counts);
 }
 
 /* Takes 'ticks', which an event without a span took, off the calling thread's
@@ -144,26 +144,6 @@ cost_span_exclude(uint64_t ticks)
         span->excluded += ticks;
         span->start += ticks;
         span->last += ticks;
-    }
-}
-
-/* Ends 'span''s event, whose last stage is 'stage', at 'now', in ticks, or at
- * the present time if that is 0, and records it for 'class'.  Should the event
- * be among the slowest, records 'details', which may be NULL, too. */
-void
-cost_span_end(struct cost_span *span, uint64_t now, size_t stage, size_t class,
-              const struct cost_details *details)
-{
-    if (OVS_LIKELY(span->recorder)) {
-        if (!now) {
-            now = cost_span_now(span);
-        }
-        *cost_innermost_get() = span->outer;
-        cost_span_exclude(cost_clock_ticks(span->begin, now));
-        if (OVS_UNLIKELY(span->sampled)) {
-            cost_span_lap(span, stage, now);
-        }
-        cost_span_finish(span, now, class, NULL, details);
     }
 }
 

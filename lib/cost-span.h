@@ -35,7 +35,7 @@
  *     ...translate...
  *     cost_lap(&kind, TRANSLATE);
  *     ...execute...
- *     cost_span_end(&span, 0, EXECUTE, class, NULL);
+ *     cost_span_end(&span, 0, EXECUTE, class);
  *
  * cost_lap() applies to the innermost span of the calling thread, so that the
  * code that ends a stage need not know the code that began the event; a span
@@ -53,7 +53,7 @@
  *
  *     cost_span_open(&span, recorder, sampled, now);
  *     cost_span_lap(&span, PARSE, now);
- *     cost_span_finish(&span, now, class, NULL, NULL);
+ *     cost_span_finish(&span, now, class, NULL);
  *
  *
  * Thread-safety
@@ -76,12 +76,10 @@ struct cost_span {
                                          * first one ends. */
     uint64_t excluded;                  /* Ticks of inner events. */
     bool sampled;                       /* Time the stages? */
-
-    uint64_t laps[COST_MAX_STAGES];     /* Ticks of each stage in 'lapped'. */
-    uint16_t lapped;
-
+    uint16_t lapped;                    /* Stages of 'entry' that are not
+                                         * 'known' yet, but have ticks. */
     struct cost_who who[COST_MAX_LISTS];  /* With 'id' 0 if not known. */
-    struct cost_entry entry;            /* What else is known so far. */
+    struct cost_entry entry;            /* What is known so far. */
 };
 
 /* The calling thread's innermost span, or NULL. */
@@ -91,8 +89,6 @@ DECLARE_EXTERN_PER_THREAD_DATA(struct cost_span *, cost_innermost);
 typedef void cost_span_observer(const struct cost_span *, uint64_t now);
 void cost_span_observe(cost_span_observer *);
 
-void cost_span_end(struct cost_span *, uint64_t now, size_t stage,
-                   size_t class, const struct cost_details *);
 void cost_span_cancel(struct cost_span *);
 void cost_span_exclude(uint64_t ticks);
 
@@ -100,7 +96,7 @@ void cost_span_open(struct cost_span *, struct cost_recorder *, bool sampled,
                     uint64_t now);
 void cost_span_lap(struct cost_span *, size_t stage, uint64_t now);
 void cost_span_finish(struct cost_span *, uint64_t now, size_t class,
-                      const uint64_t *counts, const struct cost_details *);
+                      const uint64_t *counts);
 
 /* Returns the time, in ticks, for 'span', which measures something. */
 static inline uint64_t
@@ -167,6 +163,26 @@ cost_span_begin(struct cost_span *span, struct cost_recorder *recorder,
                            : cost_clock_now(recorder->kind->event, 0)));
     } else {
         span->recorder = NULL;
+    }
+}
+
+/* Ends 'span''s event, whose last stage is 'stage', at 'now', in ticks, or at
+ * the present time if that is 0, and records it for 'class'. */
+static inline void
+cost_span_end(struct cost_span *span, uint64_t now, size_t stage, size_t class)
+{
+    if (OVS_LIKELY(span->recorder)) {
+        if (!now) {
+            now = cost_span_now(span);
+        }
+        *cost_innermost_get() = span->outer;
+        if (OVS_UNLIKELY(span->outer)) {
+            cost_span_exclude(cost_clock_ticks(span->begin, now));
+        }
+        if (OVS_UNLIKELY(span->sampled)) {
+            cost_span_lap(span, stage, now);
+        }
+        cost_span_finish(span, now, class, NULL);
     }
 }
 

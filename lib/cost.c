@@ -19,6 +19,7 @@
 #include "cost.h"
 
 #include "cost-clock.h"
+#include "cost-span.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/vlog.h"
 #include "ovs-thread.h"
@@ -151,7 +152,7 @@ breach_ns(const struct cost_breach *breach)
 static void
 keep_breach(const struct cost_recorder *recorder,
             const struct cost_entry *entry, enum cost_cause cause,
-            const struct cost_who *who)
+            const struct cost_span *span)
     OVS_NO_THREAD_SAFETY_ANALYSIS
 {
     struct cost_config *config = recorder->kind->config;
@@ -174,10 +175,10 @@ keep_breach(const struct cost_recorder *recorder,
         ovs_strlcpy(breach->account, recorder->account->name,
                     sizeof breach->account);
         memset(breach->who, 0, sizeof breach->who);
-        for (size_t i = 0; who && i < breach->kind->n_lists; i++) {
-            if (who[i].id) {
+        for (size_t i = 0; span && i < breach->kind->n_lists; i++) {
+            if (span->who[i].id) {
                 cost_row_init(&breach->who[i], &breach->kind->lists[i],
-                              &who[i]);
+                              &span->who[i]);
             }
         }
     }

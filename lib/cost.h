@@ -36,7 +36,7 @@ struct smap;
  *
  *     recorder = cost_recorder_create(account, "pmd-c01");
  *     ...
- *     cost_record(recorder, &entry, NULL, NULL, NULL);
+ *     cost_record(recorder, &entry, NULL, NULL);
  *     ...
  *     cost_recorder_destroy(recorder);
  *

@@ -83,6 +83,8 @@ struct details {
     char name[IFNAMSIZ];                /* Used if there is no 'ifindex'. */
 };
 
+static void get_details(const struct cost_span *, uint64_t *words);
+
 static void
 format_class(size_t class, struct ds *s)
 {
@@ -108,6 +110,7 @@ const struct cost_kind nl_cost_kind = {
     .format_class = format_class,
     .n_slowest = COST_MAX_SLOWEST,
     .n_details = DIV_ROUND_UP(sizeof(struct details), sizeof(uint64_t)),
+    .get_details = get_details,
 };
 
 static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
@@ -270,9 +273,9 @@ nl_cost_received(struct nl_cost *call, int error, const struct ofpbuf *buf)
 }
 
 static void
-get_details(uint64_t *words, const void *call_, size_t n OVS_UNUSED)
+get_details(const struct cost_span *span, uint64_t *words)
 {
-    const struct nl_cost *call = call_;
+    const struct nl_cost *call = CONTAINER_OF(span, struct nl_cost, span);
     const struct ofpbuf *msg = call->msg;
     struct details d = {
         .type = call->type,
@@ -306,7 +309,6 @@ get_details(uint64_t *words, const void *call_, size_t n OVS_UNUSED)
 void
 nl_cost_stop(struct nl_cost *call, int error)
 {
-    const struct cost_details details = { get_details, call, 0 };
     struct cost_span *span = &call->span;
 
     if (!span->recorder) {
@@ -321,7 +323,7 @@ nl_cost_stop(struct nl_cost *call, int error)
                                : error == ENOBUFS ? NL_COST_OVERRUN
                                : NL_COST_ERROR);
     }
-    cost_span_finish(span, span->last, call->op, NULL, &details);
+    cost_span_finish(span, span->last, call->op, NULL);
 }
 
 /* Reporting. */

@@ -36,6 +36,15 @@ DEFINE_STATIC_PER_THREAD_DATA(struct tx_cost_burst, tx_cost_burst, { 0 });
 /* Details of one of the slowest bursts. */
 enum { DETAIL_PACKETS, DETAIL_DROPPED, N_DETAILS };
 
+static void
+get_details(const struct cost_span *span, uint64_t *details)
+{
+    details[DETAIL_PACKETS] = span->entry.stages[TX_COST_PACKETS];
+    for (size_t i = TX_COST_DROP_DOWN; i < TX_COST_RETRIES; i++) {
+        details[DETAIL_DROPPED] += tx_cost_burst_get()->counts[i];
+    }
+}
+
 /* Appends the name of 'class' to 's', such as "txq3". */
 static void
 tx_cost_format_class(size_t class, struct ds *s)
@@ -58,6 +67,7 @@ const struct cost_kind tx_cost_kind = {
     .format_class = tx_cost_format_class,
     .n_slowest = 5,                 /* As many as are shown by default. */
     .n_details = N_DETAILS,
+    .get_details = get_details,
 };
 
 /* Initializes 'tx' for the thread named 'thread', which sends to the port that
@@ -123,22 +133,12 @@ tx_cost_count(enum tx_cost_counter counter, size_t n)
     }
 }
 
-static void
-tx_cost_get_details(uint64_t *details, const void *tx_, size_t n_packets)
-{
-    const struct tx_cost *tx = tx_;
-
-    details[DETAIL_PACKETS] = n_packets;
-    details[DETAIL_DROPPED] = tx->dropped;
-}
-
 /* Does what tx_cost_end() does when more than 'n_packets' and 'reason' is to
  * be recorded. */
 void
 tx_cost_end__(struct tx_cost *tx, enum tx_cost_counter reason,
               size_t n_packets, bool has_oldest, int error, bool fresh)
 {
-    struct cost_details details = { tx_cost_get_details, tx, n_packets };
     struct tx_cost_burst *burst = tx_cost_burst_get();
     size_t class = MIN((uint32_t) tx->qid, N_CLASSES - 1);
     bool timed = tx->special & TX_COST_TIMED;
@@ -163,16 +163,16 @@ tx_cost_end__(struct tx_cost *tx, enum tx_cost_counter reason,
 
     if (cost_enabled(&tx_cost_config)) {
         if (timed && has_oldest) {
-            cost_span_finish(&span, end, class, counts, &details);
+            cost_span_finish(&span, end, class, counts);
         } else {
-            uint64_t send = timed ? cost_clock_ns(span.laps[TX_COST_SEND])
+            uint64_t send = timed ? cost_clock_ns(span.entry.stages[TX_COST_SEND])
                                   : COST_CLOCK_UNKNOWN;
 
             if (send != COST_CLOCK_UNKNOWN) {
                 cost_entry_add(&span.entry, TX_COST_SEND, send);
             }
             span.entry.class = class;
-            cost_record(tx->recorder, &span.entry, counts, NULL, NULL);
+            cost_record(tx->recorder, &span.entry, counts, NULL);
         }
     }
     memset(counts, 0, sizeof burst->counts);

@@ -158,7 +158,7 @@ upcall_cost_batch_stop(void)
 
 /* Ends 'stage' of 'upcall' now, if it is sampled. */
 static void
-upcall_lap(struct upcall_cost_upcall *upcall,
+upcall_lap(struct upcall_cost *upcall,
            enum upcall_cost_kernel_stage stage)
 {
     if (OVS_UNLIKELY(upcall->span.sampled)) {
@@ -225,23 +225,11 @@ upcall_cost_failed(const struct dpif_upcall *dupcall, int error)
     }
 }
 
-static void
-get_details(uint64_t *words, const void *upcall_, size_t n OVS_UNUSED)
-{
-    const struct upcall_cost_upcall *upcall = upcall_;
-
-    upcall_cost_put_details(words, &upcall->span, upcall->flow,
-                            upcall->packet_len, upcall->packet,
-                            upcall->n_kept);
-}
-
 /* Records 'upcall', which ends 'now'.  It began when it was sent, if that is
  * known, or when it was received. */
 static void
-upcall_finish(struct upcall_cost_upcall *upcall, uint64_t now)
+upcall_finish(struct upcall_cost *upcall, uint64_t now)
 {
-    const struct cost_details details = { get_details, upcall, 0 };
-
     if (upcall->waited_ns) {
         struct cost_span *span = &upcall->span;
         bool operated = span->lapped & (1u << UPCALL_COST_K_OPERATE);
@@ -254,11 +242,10 @@ upcall_finish(struct upcall_cost_upcall *upcall, uint64_t now)
         if (span->sampled && operated) {
             cost_entry_add(&span->entry, UPCALL_COST_K_OVERHEAD,
                            upcall->waited_ns + cost_clock_ns(
-                               span->laps[UPCALL_COST_K_OPERATE]));
+                               span->entry.stages[UPCALL_COST_K_OPERATE]));
         }
     }
-    cost_span_finish(&upcall->span, now, upcall->span.entry.class, NULL,
-                     &details);
+    cost_span_finish(&upcall->span, now, upcall->span.entry.class, NULL);
 }
 
 /* It has been translated, from a packet of 'flow' to 'actions', with the
@@ -269,7 +256,7 @@ upcall_cost_translated(const struct dpif_upcall *dupcall,
                        int error)
 {
     struct upcall_cost_batch *batch = current_batch();
-    struct upcall_cost_upcall *upcall;
+    struct upcall_cost *upcall;
 
     if (!batch) {
         return;
@@ -282,8 +269,11 @@ upcall_cost_translated(const struct dpif_upcall *dupcall,
     upcall = &batch->upcalls[batch->n];
     upcall_lap(upcall, UPCALL_COST_K_TRANSLATE);
     upcall->span.entry.class = dupcall_type(dupcall);
-    upcall_cost_set_features(&upcall->span, dupcall_type(dupcall), flow,
-                             actions);
+    if (upcall->span.sampled) {
+        upcall_cost_set_features(&upcall->span, upcall->span.entry.class, flow,
+                                 actions);
+    }
+    upcall->miniflow = NULL;
     upcall->flow = flow;
     upcall->packet_len = dp_packet_size(&dupcall->packet);
     upcall->n_kept = upcall_cost_copy_packet(upcall->packet, &dupcall->packet);
@@ -322,7 +312,7 @@ upcall_cost_installed(const struct dpif_op *put)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
-        struct upcall_cost_upcall *upcall
+        struct upcall_cost *upcall
             = &batch->upcalls[batch->n_installed++];
 
         upcall->put = put;
@@ -356,7 +346,7 @@ upcall_cost_operated(void)
     uint64_t now = upcall_now();
 
     for (size_t i = 0; i < batch->n; i++) {
-        struct upcall_cost_upcall *upcall = &batch->upcalls[i];
+        struct upcall_cost *upcall = &batch->upcalls[i];
         struct cost_entry *entry = &upcall->span.entry;
 
         if (upcall->put) {

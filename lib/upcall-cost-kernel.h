@@ -86,19 +86,6 @@ struct upcall_cost_socket;
 
 #define UPCALL_COST_MAX_BATCH 64
 
-/* An upcall of a batch. */
-struct upcall_cost_upcall {
-    struct cost_span span;
-    uint64_t waited_ns;                 /* Before it was received, set by
-                                         * upcall_cost_socket_received(); 0 if
-                                         * that is not known. */
-    const struct flow *flow;
-    uint32_t packet_len;
-    uint32_t n_kept;                    /* Bytes in 'packet'. */
-    uint8_t packet[UPCALL_COST_PACKET_MAX];
-    const struct dpif_op *put;          /* That installs the flow, or NULL. */
-};
-
 /* On the stack of the code that starts and stops it. */
 struct upcall_cost_batch {
     struct cost_recorder *recorder;     /* NULL if accounting is off. */
@@ -106,7 +93,7 @@ struct upcall_cost_batch {
     bool sampled;                       /* Is one of these? */
     size_t n;                           /* Upcalls translated so far. */
     size_t n_installed;
-    struct upcall_cost_upcall upcalls[UPCALL_COST_MAX_BATCH];
+    struct upcall_cost upcalls[UPCALL_COST_MAX_BATCH];
 };
 
 /* Hooks for ofproto-dpif-upcall.  Other datapaths than the kernel's have no

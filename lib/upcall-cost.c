@@ -18,8 +18,6 @@
 
 #include "upcall-cost.h"
 
-#include <errno.h>
-
 #include "hash.h"
 #include "netlink.h"
 #include "odp-util.h"
@@ -54,6 +52,7 @@ struct upcall_cost_details {
     uint8_t packet[UPCALL_COST_PACKET_MAX];
 };
 
+static void get_details(const struct cost_span *, uint64_t *words);
 static void upcall_cost_format_class(size_t class, struct ds *);
 static void format_rule(const uint64_t numbers[2], struct ds *);
 static void format_features(const uint64_t numbers[2], struct ds *);
@@ -73,7 +72,7 @@ struct cost_config upcall_cost_config = {
     .apply = upcall_cost_apply,
 };
 
-static atomic_bool upcall_cost_packets = false;
+atomic_bool upcall_cost_packets = false;
 
 /* What an upcall is, in both datapaths, to laps and outcomes. */
 static const char upcall_event[] = "upcall";
@@ -94,6 +93,7 @@ static const char upcall_event[] = "upcall";
     .n_slowest = COST_MAX_SLOWEST,                                          \
     .n_details = DIV_ROUND_UP(sizeof(struct upcall_cost_details),           \
                               sizeof(uint64_t)),                            \
+    .get_details = get_details,                                             \
     .typed_names = true
 
 const struct cost_kind upcall_cost_netdev_kind = {
@@ -197,18 +197,14 @@ actions_features(const struct nlattr *actions, size_t actions_len)
     return features;
 }
 
-/* Makes the features of the upcall of 'span' and 'type' those of a packet of
- * 'flow' that led to 'actions', if it is sampled. */
+/* Makes the features of the upcall of 'span' and 'type', which is sampled,
+ * those of a packet of 'flow' that led to 'actions'. */
 void
 upcall_cost_set_features(struct cost_span *span, enum upcall_cost_type type,
                          const struct flow *flow, const struct ofpbuf *actions)
 {
-    unsigned int features;
+    unsigned int features = actions_features(actions->data, actions->size);
 
-    if (OVS_LIKELY(!span->sampled)) {
-        return;
-    }
-    features = actions_features(actions->data, actions->size);
     if (flow->ct_state) {
         features |= UPCALL_COST_CT;
         if (flow->ct_state & (CS_SRC_NAT | CS_DST_NAT)) {
@@ -248,17 +244,19 @@ format_features(const uint64_t numbers[2], struct ds *s)
 
 /* Recording. */
 
-/* Makes 'words' the details of the upcall of 'span', of 'flow' and a packet
- * that has 'packet_len' bytes, the first 'n_kept' of which are 'packet'. */
-void
-upcall_cost_put_details(uint64_t *words, const struct cost_span *span,
-                        const struct flow *flow, size_t packet_len,
-                        const void *packet, size_t n_kept)
+static void
+get_details(const struct cost_span *span, uint64_t *words)
 {
+    const struct upcall_cost *upcall
+        = CONTAINER_OF(span, struct upcall_cost, span);
     const struct cost_who *port = &span->who[UPCALL_COST_PORT];
     struct upcall_cost_details *details = (void *) words;
 
-    details->flow = *flow;
+    if (upcall->miniflow) {
+        miniflow_expand(upcall->miniflow, &details->flow);
+    } else {
+        details->flow = *upcall->flow;
+    }
     /* Options that are not in the datapath's format refer to the table of
      * their bridge, which might not outlive the upcall by long. */
     if (!(details->flow.tunnel.flags & FLOW_TNL_F_UDPIF)) {
@@ -266,24 +264,9 @@ upcall_cost_put_details(uint64_t *words, const struct cost_span *span,
                sizeof details->flow.tunnel.metadata);
     }
     cost_copy_text(details->port_name, port->id ? port->name : "");
-    details->packet_len = packet_len;
-    details->n_kept = n_kept;
-    memcpy(details->packet, packet, n_kept);
-}
-
-static void
-get_details(uint64_t *words, const void *upcall_, size_t n OVS_UNUSED)
-{
-    const struct upcall_cost_netdev *upcall = upcall_;
-    struct flow flow;
-
-    if (upcall->miniflow) {
-        miniflow_expand(upcall->miniflow, &flow);
-    }
-    upcall_cost_put_details(words, &upcall->span,
-                            upcall->miniflow ? &flow : upcall->flow,
-                            upcall->packet_len, upcall->packet,
-                            upcall->n_kept);
+    details->packet_len = upcall->packet_len;
+    details->n_kept = upcall->n_kept;
+    memcpy(details->packet, upcall->packet, upcall->n_kept);
 }
 
 /* Counts the upcall of 'span' and 'type' as lost because of 'error'. */
@@ -304,8 +287,8 @@ upcall_cost_count_lost(const struct cost_span *span,
 }
 
 /* Ends the upcall of 'span' and 'type', which failed with 'error'. */
-static void
-fail(struct cost_span *span, enum upcall_cost_type type, int error)
+void
+upcall_cost_fail(struct cost_span *span, enum upcall_cost_type type, int error)
 {
     cost_span_cancel(span);
     upcall_cost_count_lost(span, type, error);
@@ -341,79 +324,13 @@ format_rule(const uint64_t numbers[2], struct ds *s)
                   numbers[1]);
 }
 
-/* Stops the upcall for a flow miss that the userspace datapath started with
- * upcall_cost_begin() on 'upcall': it ends when the next one begins.  It was
- * for a packet of 'flow', of which 'miniflow' is a copy that stays valid until
- * then, and led to 'actions'.  'error' is what the upcall callback returned:
- * 0, ENOSPC if no flow is to be installed, or another value if the upcall
- * failed.
- *
- * The time since the latest lap belongs to installing the flow. */
-void
-upcall_cost_miss_stop(struct upcall_cost_netdev *upcall,
-                      const struct flow *flow, const struct miniflow *miniflow,
-                      const struct ofpbuf *actions, int error)
-{
-    struct cost_span *span = &upcall->span;
-
-    if (!span->recorder) {
-        return;
-    } else if (OVS_LIKELY(!error || error == ENOSPC)) {
-        upcall->miniflow = miniflow;
-        upcall_cost_set_features(span, UPCALL_COST_MISS, flow, actions);
-        upcall->left = true;
-    } else {
-        fail(span, UPCALL_COST_MISS, error);
-    }
-}
-
-/* Copies the first bytes of 'packet' to 'bytes', UPCALL_COST_PACKET_MAX, if
- * packets are to be kept.  Returns how many bytes have been copied. */
-uint32_t
-upcall_cost_copy_packet(uint8_t *bytes, const struct dp_packet *packet)
-{
-    uint32_t n = 0;
-    bool keep;
-
-    atomic_read_relaxed(&upcall_cost_packets, &keep);
-    if (OVS_UNLIKELY(keep)) {
-        n = MIN(dp_packet_size(packet), UPCALL_COST_PACKET_MAX);
-        memcpy(bytes, dp_packet_data(packet), n);
-    }
-    return n;
-}
-
-/* Does what upcall_cost_begin() does while accounting is on, with 'interval'
- * as its sample interval, or when there is an upcall to be ended. */
-void
-upcall_cost_begin__(struct upcall_cost_netdev *upcall,
-                    struct cost_recorder *recorder,
-                    const struct dp_packet *packet, uint32_t interval,
-                    uint64_t tsc)
-{
-    uint64_t now = cost_clock_now(upcall_event, tsc);
-
-    if (upcall->left) {
-        upcall_cost_end(upcall, now);
-    }
-    if (interval) {
-        cost_span_begin__(&upcall->span, recorder, interval, now);
-        upcall->n_kept = upcall_cost_copy_packet(upcall->packet, packet);
-    } else {
-        upcall->span.recorder = NULL;
-    }
-}
-
 /* Ends the flow miss of 'upcall', which upcall_cost_miss_stop() has left, at
  * 'now', in ticks, or at the present time if that is 0. */
 void
-upcall_cost_end(struct upcall_cost_netdev *upcall, uint64_t now)
+upcall_cost_end(struct upcall_cost *upcall, uint64_t now)
 {
-    struct cost_details details = { get_details, upcall, 0 };
-
     upcall->left = false;
-    cost_span_end(&upcall->span, now, UPCALL_COST_INSTALL, UPCALL_COST_MISS,
-                  &details);
+    cost_span_end(&upcall->span, now, UPCALL_COST_INSTALL, UPCALL_COST_MISS);
 }
 
 /* Stops the upcall for an action with 'userdata' that the userspace datapath
@@ -424,7 +341,7 @@ upcall_cost_end(struct upcall_cost_netdev *upcall, uint64_t now)
  *
  * The time since the latest lap belongs to executing actions. */
 void
-upcall_cost_action_stop(struct upcall_cost_netdev *upcall,
+upcall_cost_action_stop(struct upcall_cost *upcall,
                         const struct nlattr *userdata, const struct flow *flow,
                         const struct ofpbuf *actions, int error)
 {
@@ -438,14 +355,14 @@ upcall_cost_action_stop(struct upcall_cost_netdev *upcall,
     type = upcall_cost_type(DPIF_UC_ACTION, userdata);
     if (!error || error == ENOSPC
         || (error == EAGAIN && type != UPCALL_COST_BAD)) {
-        struct cost_details details = { get_details, upcall, 0 };
-
         upcall->miniflow = NULL;
         upcall->flow = flow;
-        upcall_cost_set_features(span, type, flow, actions);
-        cost_span_end(span, 0, UPCALL_COST_EXECUTE, type, &details);
+        if (span->sampled) {
+            upcall_cost_set_features(span, type, flow, actions);
+        }
+        cost_span_end(span, 0, UPCALL_COST_EXECUTE, type);
     } else {
-        fail(span, type, error);
+        upcall_cost_fail(span, type, error);
     }
 }
 

@@ -17,12 +17,14 @@
 #ifndef UPCALL_COST_H
 #define UPCALL_COST_H 1
 
+#include <errno.h>
 #include "cost-span.h"
 #include "cost.h"
 #include "dp-packet.h"
 #include "dpif.h"
 #include "flow.h"
 
+struct dpif_op;
 struct miniflow;
 struct nlattr;
 struct ofpbuf;
@@ -145,6 +147,7 @@ enum {
 };
 
 extern struct cost_config upcall_cost_config;
+extern atomic_bool upcall_cost_packets; /* other_config:cost-packets. */
 extern const struct cost_kind upcall_cost_netdev_kind;
 extern const struct cost_kind upcall_cost_kernel_kind;
 
@@ -152,39 +155,42 @@ extern const struct cost_kind upcall_cost_kernel_kind;
  * other_config:cost-packets is true. */
 #define UPCALL_COST_PACKET_MAX 128
 
-/* An upcall in the userspace datapath. */
-struct upcall_cost_netdev {
+/* An upcall. */
+struct upcall_cost {
     struct cost_span span;
+    const struct miniflow *miniflow;    /* Of its packet, or NULL, ... */
+    const struct flow *flow;            /* ...and then this is not. */
     bool left;                          /* It ends when the next one begins. */
-    const struct miniflow *miniflow;    /* If it is a miss, otherwise... */
-    const struct flow *flow;            /* ...this one. */
     uint32_t packet_len;
     uint32_t n_kept;                    /* Bytes in 'packet'. */
     uint8_t packet[UPCALL_COST_PACKET_MAX];  /* How it begins, before actions
                                               * are executed. */
+
+    /* From the kernel. */
+    uint64_t waited_ns;                 /* Before it was received, or 0 if that
+                                         * is not known. */
+    const struct dpif_op *put;          /* That installs the flow, or NULL. */
 };
 
 /* Hooks for the userspace datapath.  'error' is what the upcall callback
  * returned: no upcall is lost by ENOSPC, nor, if an action asked for it in a
  * way that makes sense, by EAGAIN. */
-void upcall_cost_miss_stop(struct upcall_cost_netdev *, const struct flow *,
-                           const struct miniflow *,
-                           const struct ofpbuf *actions, int error);
-void upcall_cost_action_stop(struct upcall_cost_netdev *,
+void upcall_cost_action_stop(struct upcall_cost *,
                              const struct nlattr *userdata,
                              const struct flow *,
                              const struct ofpbuf *actions, int error);
-void upcall_cost_end(struct upcall_cost_netdev *, uint64_t now);
-void upcall_cost_begin__(struct upcall_cost_netdev *, struct cost_recorder *,
-                         const struct dp_packet *, uint32_t interval,
-                         uint64_t tsc);
+void upcall_cost_end(struct upcall_cost *, uint64_t now);
+void upcall_cost_fail(struct cost_span *, enum upcall_cost_type, int error);
 void upcall_cost_lost_lock(struct cost_recorder *, enum dpif_upcall_type,
                            const struct nlattr *userdata, size_t n);
 
-/* Hooks for ofproto-dpif-xlate. */
+/* Who an upcall is for. */
 uint64_t upcall_cost_port_id(const char *name, const char *bridge);
 void upcall_cost_set_rule(struct cost_span *, const char *bridge,
                           uint8_t table, uint64_t cookie);
+void upcall_cost_set_features(struct cost_span *, enum upcall_cost_type,
+                              const struct flow *,
+                              const struct ofpbuf *actions);
 
 /* Makes the port 'name' of 'bridge', with 'id' from upcall_cost_port_id(),
  * that of the upcall of 'span'. */
@@ -199,16 +205,32 @@ upcall_cost_set_port(struct cost_span *span, uint64_t id, const char *name,
     who->group = bridge;
 }
 
+/* Copies the first bytes of 'packet' to 'bytes', UPCALL_COST_PACKET_MAX, if
+ * packets are to be kept.  Returns how many bytes have been copied. */
+static inline uint32_t
+upcall_cost_copy_packet(uint8_t *bytes, const struct dp_packet *packet)
+{
+    uint32_t n = 0;
+    bool keep;
+
+    atomic_read_relaxed(&upcall_cost_packets, &keep);
+    if (OVS_UNLIKELY(keep)) {
+        n = MIN(dp_packet_size(packet), UPCALL_COST_PACKET_MAX);
+        memcpy(bytes, dp_packet_data(packet), n);
+    }
+    return n;
+}
+
 /* Makes 'upcall' ready for upcalls that follow each other. */
 static inline void
-upcall_cost_init_upcalls(struct upcall_cost_netdev *upcall)
+upcall_cost_init_upcalls(struct upcall_cost *upcall)
 {
     upcall->left = false;
 }
 
 /* No other upcall follows that of 'upcall', if any, immediately. */
 static inline void
-upcall_cost_end_upcalls(struct upcall_cost_netdev *upcall)
+upcall_cost_end_upcalls(struct upcall_cost *upcall)
 {
     if (upcall->left) {
         upcall_cost_end(upcall, 0);
@@ -219,32 +241,57 @@ upcall_cost_end_upcalls(struct upcall_cost_netdev *upcall)
  * 'tsc' is 0, or what the caller has just read from the CPU's time stamp
  * counter, which may save reading the clock. */
 static inline void
-upcall_cost_begin(struct upcall_cost_netdev *upcall,
+upcall_cost_begin(struct upcall_cost *upcall,
                   struct cost_recorder *recorder,
                   const struct dp_packet *packet, uint64_t tsc)
 {
     uint32_t interval = cost_sample_interval(&upcall_cost_config);
 
     if (OVS_LIKELY(interval | upcall->left)) {
-        upcall_cost_begin__(upcall, recorder, packet, interval, tsc);
-    } else {
-        upcall->span.recorder = NULL;
+        uint64_t now = cost_clock_now(upcall_cost_netdev_kind.event, tsc);
+
+        if (upcall->left) {
+            upcall_cost_end(upcall, now);
+        }
+        if (OVS_LIKELY(interval)) {
+            cost_span_begin__(&upcall->span, recorder, interval, now);
+            upcall->packet_len = dp_packet_size(packet);
+            upcall->n_kept = upcall_cost_copy_packet(upcall->packet, packet);
+            return;
+        }
     }
-    upcall->packet_len = dp_packet_size(packet);
+    upcall->span.recorder = NULL;
 }
 
-/* For lib/upcall-cost-kernel.c. */
+/* The flow miss of 'upcall', for a packet of 'flow', of which 'miniflow' is a
+ * copy that stays valid until the next upcall begins, has led to 'actions'.
+ * Its time since the latest lap belongs to installing the flow, until the next
+ * one begins.  'error' is what the upcall callback returned: 0, ENOSPC if no
+ * flow is to be installed, or another value if the upcall failed. */
+static inline void
+upcall_cost_miss_stop(struct upcall_cost *upcall,
+                      const struct flow *flow, const struct miniflow *miniflow,
+                      const struct ofpbuf *actions, int error)
+{
+    struct cost_span *span = &upcall->span;
+
+    if (!span->recorder) {
+        return;
+    } else if (OVS_LIKELY(!error || error == ENOSPC)) {
+        upcall->miniflow = miniflow;
+        upcall->left = true;
+        if (OVS_UNLIKELY(span->sampled)) {
+            upcall_cost_set_features(span, UPCALL_COST_MISS, flow, actions);
+        }
+    } else {
+        upcall_cost_fail(span, UPCALL_COST_MISS, error);
+    }
+}
+
 void upcall_cost_count_lost(const struct cost_span *, enum upcall_cost_type,
                             int error);
-uint32_t upcall_cost_copy_packet(uint8_t *bytes, const struct dp_packet *);
 enum upcall_cost_type upcall_cost_type(enum dpif_upcall_type,
                                        const struct nlattr *userdata);
-void upcall_cost_set_features(struct cost_span *, enum upcall_cost_type,
-                              const struct flow *,
-                              const struct ofpbuf *actions);
-void upcall_cost_put_details(uint64_t *details, const struct cost_span *,
-                             const struct flow *, size_t packet_len,
-                             const void *packet, size_t n_kept);
 
 /* Commands and settings. */
 void upcall_cost_init(void);

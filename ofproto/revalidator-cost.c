@@ -102,6 +102,12 @@ format_class(size_t class, struct ds *s)
     }
 }
 
+static void
+get_details(const struct cost_span *span OVS_UNUSED, uint64_t *n_dp_flows)
+{
+    *n_dp_flows = thread_get()->n_dp_flows;
+}
+
 #define KIND(EVENT, STAGES)                                             \
     {                                                                   \
         .event = EVENT,                                                 \
@@ -113,6 +119,7 @@ format_class(size_t class, struct ds *s)
         .format_class = format_class,                                   \
         .n_slowest = COST_MAX_SLOWEST,                                  \
         .n_details = 1,                 /* Flows in the datapath. */    \
+        .get_details = get_details,                                     \
         .typed_names = true,                                            \
     }
 static const struct cost_kind round_kind
@@ -231,12 +238,6 @@ mark(enum revalidator_cost_stage stage,
     }
 }
 
-static void
-get_details(uint64_t *details, const void *aux OVS_UNUSED, size_t n_dp_flows)
-{
-    *details = n_dp_flows;
-}
-
 /* If 'thread' is in a round, records its share, which ends with the latest
  * stage.  If it leads, records the round, too, which moved the flow limit as
  * 'why' says and has 'sums' as its counters. */
@@ -244,8 +245,6 @@ static void
 finish(struct thread *thread, enum revalidator_cost_limit why,
        const uint64_t *sums)
 {
-    const struct cost_details details = { get_details, NULL,
-                                          thread->n_dp_flows };
     struct cost_span *share = &thread->share;
     struct cost_span *round = &thread->round;
 
@@ -253,12 +252,10 @@ finish(struct thread *thread, enum revalidator_cost_limit why,
         thread->end = share->last;
         cost_entry_add(&share->entry, REVALIDATOR_COST_FLOWS,
                        thread->sums[N_FLOWS]);
-        cost_span_finish(share, share->last, thread->class, thread->sums,
-                         &details);
+        cost_span_finish(share, share->last, thread->class, thread->sums);
     }
     if (round->recorder) {
-        cost_span_finish(round, round->last, thread->class | why << 1, sums,
-                         &details);
+        cost_span_finish(round, round->last, thread->class | why << 1, sums);
     }
     share->recorder = round->recorder = NULL;
 }

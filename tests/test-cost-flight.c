@@ -106,8 +106,7 @@ record(struct cost_recorder *recorder, uint64_t begin, uint64_t first,
     if (sampled) {
         cost_span_lap(&span, SECOND, begin + first + 20 + number);
     }
-    cost_span_finish(&span, begin + first + 20 + number, number % 3, NULL,
-                     NULL);
+    cost_span_finish(&span, begin + first + 20 + number, number % 3, NULL);
 }
 
 /* Makes the test clock's present reading 'ns'. */
@@ -319,7 +318,7 @@ check_trailing(struct cost_recorder *recorder)
     cost_span_open(&span, recorder, true, START + 530000);
     cost_span_lap(&span, FIRST, START + 530100);
     cost_span_lap(&span, APART, START + 539000);
-    cost_span_finish(&span, START + 539000, 0, NULL, NULL);
+    cost_span_finish(&span, START + 539000, 0, NULL);
     json = cost_flight_to_json(0, 0, SIZE_MAX);
     events = events_of(json, "main");
     last = json_array_at(events, json_array_size(events) - 1);

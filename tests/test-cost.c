@@ -61,6 +61,16 @@ format_class(size_t class, struct ds *s)
 static struct cost_config config
     = COST_CONFIG_INITIALIZER("test", COST_DEFAULT_SAMPLE_INTERVAL);
 
+/* Of the event that the thread records. */
+DEFINE_STATIC_PER_THREAD_DATA(uint64_t, number, 0);
+
+static void
+get_details(const struct cost_span *span OVS_UNUSED, uint64_t *details)
+{
+    details[0] = *number_get();
+    details[1] = DETAILS_SUM - details[0];
+}
+
 /* What all kinds of events have in common. */
 #define KIND(NAME, N_SLOWEST)                   \
     .event = NAME,                              \
@@ -70,7 +80,8 @@ static struct cost_config config
     .n_classes = N_CLASSES,                     \
     .format_class = format_class,               \
     .n_slowest = N_SLOWEST,                     \
-    .n_details = 2
+    .n_details = 2,                             \
+    .get_details = get_details
 
 static const struct cost_kind kind = {
     KIND("event", COST_MAX_SLOWEST), .typed_names = true
@@ -97,15 +108,6 @@ configure(bool enabled, int sample_interval)
     smap_destroy(&settings);
 }
 
-static void
-get_details(uint64_t *details, const void *aux, size_t n)
-{
-    const uint64_t *number = aux;
-
-    details[0] = *number;
-    details[1] = n - *number;
-}
-
 /* Makes 'entry' one of 'class' of which nothing is known. */
 static void
 entry_init(struct cost_entry *entry, uint32_t class)
@@ -118,16 +120,16 @@ entry_init(struct cost_entry *entry, uint32_t class)
 static void
 record(struct cost_recorder *recorder, size_t class, uint64_t number)
 {
-    struct cost_details details = { get_details, &number, DETAILS_SUM };
     struct cost_span span;
 
+    *number_get() = number;
     cost_span_begin(&span, recorder, 0);
     cost_lap(recorder->kind, FIRST);
     cost_outcome(recorder->kind, number % 2 ? BAD : GOOD);
     if (span.recorder && span.sampled) {
         cost_entry_add(&span.entry, NUMBER, number);
     }
-    cost_span_end(&span, 0, SECOND, class, &details);
+    cost_span_end(&span, 0, SECOND, class);
 }
 
 /* The only account of a kind, and the sum of its classes. */
@@ -417,7 +419,7 @@ check_nesting(struct cost_account *account)
     cost_span_begin(&outer, recorder, 0);
     cost_span_begin(&inner, recorder, 0);
     cost_lap(&kind, FIRST);
-    cost_span_end(&inner, 0, SECOND, 1, NULL);
+    cost_span_end(&inner, 0, SECOND, 1);
     cost_lap(&kind, FIRST);
 
     /* Cancelled ones do not count at all. */
@@ -425,7 +427,7 @@ check_nesting(struct cost_account *account)
     cost_span_cancel(&inner);
     ovs_assert(cost_span_is_running());
     cost_span_exclude(100);
-    cost_span_end(&outer, 0, SECOND, 0, NULL);
+    cost_span_end(&outer, 0, SECOND, 0);
     ovs_assert(!*cost_innermost_get() && !cost_span_is_running());
 
     r = read_slowest(kinds);
@@ -470,11 +472,11 @@ check_points(struct cost_account *account)
     cost_span_lap(&span, SECOND, 2000);
     cost_span_lap(&span, FIRST, 2010);
     cost_entry_add(&span.entry, NUMBER, 7);
-    cost_span_finish(&span, 2010, 2, counts, NULL);
+    cost_span_finish(&span, 2010, 2, counts);
     cost_span_open(&span, recorder, true, UINT64_C(1) << 62);
     cost_span_lap(&span, FIRST, 1800);
     cost_entry_add(&span.entry, NUMBER, 8);
-    cost_span_finish(&span, 2000, 2, NULL, NULL);
+    cost_span_finish(&span, 2000, 2, NULL);
 
     r = read_slowest(kinds);
     block = r->reading.total.classes[2];
@@ -503,7 +505,7 @@ check_excluded(struct cost_account *account)
     set_clock("event", COST_CLOCK_MAX_NS + 1000);
     cost_span_begin(&span, recorder, 0);
     cost_span_exclude(COST_CLOCK_MAX_NS + 1);
-    cost_span_end(&span, 0, SECOND, 0, NULL);
+    cost_span_end(&span, 0, SECOND, 0);
 
     r = read_slowest(kinds);
     slow = r->reading.slowest[0];
@@ -524,7 +526,7 @@ check_slowest(struct cost_account *account)
 
         entry_init(&entry, i % N_CLASSES);
         cost_entry_add(&entry, TOTAL, (i * 7919 % 1000 + 1) * 1000000);
-        cost_record(recorder, &entry, NULL, NULL, NULL);
+        cost_record(recorder, &entry, NULL, NULL);
     }
     r = read_slowest(kinds);
     ovs_assert(r->reading.n_slowest == COST_MAX_SLOWEST);
@@ -546,7 +548,7 @@ measure(struct cost_recorder *recorder, uint64_t first, uint64_t second)
     cost_span_begin(&span, recorder, 0);
     cost_lap(&other_kind, FIRST);
     set_clock("other", span.sampled ? second : first + second);
-    cost_span_end(&span, 0, SECOND, 0, NULL);
+    cost_span_end(&span, 0, SECOND, 0);
     return span.sampled && !span.entry.watched;
 }
 
@@ -624,7 +626,7 @@ check_untimed(struct cost_account *unused OVS_UNUSED)
         entry.counter = GOOD;
         cost_entry_add(&entry, TOTAL, 1000);
         cost_entry_add(&entry, NUMBER, 100);
-        cost_record(recorder, &entry, counts, NULL, NULL);
+        cost_record(recorder, &entry, counts, NULL);
         r = read_slowest(reasons_kinds);
         book = &r->reading.total;
         ovs_assert(cost_block_counter(book->classes[0], GOOD) == 3);
@@ -662,7 +664,7 @@ check_wide(struct cost_account *account)
     entry.counter = GOOD;
     cost_entry_add(&entry, TOTAL, 1000);
     for (int i = 0; i < COST_MAX_SLOWEST; i++) {
-        cost_record(recorder, &entry, NULL, NULL, NULL);
+        cost_record(recorder, &entry, NULL, NULL);
     }
     data = ovsrcu_get(struct cost_data *, &recorder->data);
     hist = data->latest->total;
@@ -670,11 +672,11 @@ check_wide(struct cost_account *account)
     cost_hist_add_bucket(hist, cost_hist_bucket(1000),
                          UINT32_MAX - 10 - COST_MAX_SLOWEST);
     ovs_assert(!cost_record_total(recorder, 0, GOOD, 1000));
-    cost_record(recorder, &entry, NULL, NULL, NULL);
+    cost_record(recorder, &entry, NULL, NULL);
     ovs_assert(data->latest->total->wide);
     for (int i = 0; i < 10; i++) {
         ovs_assert(cost_record_total(recorder, 0, GOOD, 1000));
-        cost_record(recorder, &entry, NULL, NULL, NULL);
+        cost_record(recorder, &entry, NULL, NULL);
     }
     r = read_kind(kinds);
     ovs_assert(cost_block_events(r->sum)
@@ -727,7 +729,7 @@ check_other_kind(struct cost_account *account)
     cost_lap(&other_kind, FIRST);
     cost_outcome(&other_kind, BAD);
     cost_outcome(&kind, GOOD);
-    cost_span_end(&span, 0, SECOND, 0, NULL);
+    cost_span_end(&span, 0, SECOND, 0);
     cost_lap(&other_kind, FIRST);
     cost_outcome(&other_kind, BAD);
 
@@ -760,11 +762,11 @@ check_next(struct cost_account *account)
             now = 0;
         } else {
             now = cost_span_now(&outer);
-            cost_span_end(&span, now, SECOND, 1, NULL);
+            cost_span_end(&span, now, SECOND, 1);
         }
         ovs_assert(*cost_innermost_get() == &outer);
     }
-    cost_span_end(&outer, 0, SECOND, 0, NULL);
+    cost_span_end(&outer, 0, SECOND, 0);
 
     r = read_kind(kinds);
     ovs_assert(cost_book_events(&r->reading.total, 0) == 1);
@@ -796,9 +798,9 @@ check_off(struct cost_account *account)
     cost_span_begin(&outer, recorder, 0);
     configure(true, 1);
     cost_span_begin(&inner, recorder, 0);
-    cost_span_end(&inner, 0, SECOND, 0, NULL);
+    cost_span_end(&inner, 0, SECOND, 0);
     cost_lap(&kind, FIRST);
-    cost_span_end(&outer, 0, SECOND, 0, NULL);
+    cost_span_end(&outer, 0, SECOND, 0);
     ovs_assert(read_count() == 2);
 
     /* On, then off: the outer event is, and what happens in an inner one is
@@ -807,8 +809,8 @@ check_off(struct cost_account *account)
     configure(false, 1);
     cost_span_begin(&inner, recorder, 0);
     cost_outcome(&kind, BAD);
-    cost_span_end(&inner, 0, SECOND, 0, NULL);
-    cost_span_end(&outer, 0, SECOND, 0, NULL);
+    cost_span_end(&inner, 0, SECOND, 0);
+    cost_span_end(&outer, 0, SECOND, 0);
     ovs_assert(read_count() == 3);
     ovs_assert(!*cost_innermost_get());
 
@@ -1182,7 +1184,7 @@ check_windows(struct cost_account *account)
             entry_init(&entry, 0);
             entry.counter = GOOD;
             cost_entry_add(&entry, TOTAL, events[n].ns);
-            cost_record(recorders[r], &entry, NULL, NULL, NULL);
+            cost_record(recorders[r], &entry, NULL, NULL);
             n++;
         }
         if (random_range(3) == 0) {
@@ -1253,7 +1255,7 @@ check_window_memory(struct cost_account *unused OVS_UNUSED)
                         cost_entry_add(&entry, k, 1 << random_range(12));
                     }
                 }
-                cost_record(recorders[i], &entry, NULL, NULL, NULL);
+                cost_record(recorders[i], &entry, NULL, NULL);
             }
         }
         timeval_warp(COST_TICK_MS);
@@ -1288,7 +1290,7 @@ check_window_limit(struct cost_account *unused OVS_UNUSED)
             for (size_t k = FIRST; k < N_STAGES; k++) {
                 cost_entry_add(&entry, k, ns);
             }
-            cost_record(recorders[i], &entry, NULL, NULL, NULL);
+            cost_record(recorders[i], &entry, NULL, NULL);
         }
     }
     ovsrcu_quiesce();
@@ -1407,7 +1409,7 @@ copied_main(void *recorder)
 
         entry_init(&entry, i % N_CLASSES);
         cost_entry_add(&entry, TOTAL, i * 7919 % N_COPIED);
-        cost_record(recorder, &entry, NULL, NULL, NULL);
+        cost_record(recorder, &entry, NULL, NULL);
         if (i % 128 == 0) {
             ovsrcu_quiesce();
         }
@@ -1482,7 +1484,7 @@ check_old_numbers(struct cost_account *account)
             entry.counter = GOOD;
             cost_entry_add(&entry, TOTAL, ns[i]);
             cost_entry_add(&entry, NUMBER, i * 4);
-            cost_record(recorder, &entry, NULL, NULL, NULL);
+            cost_record(recorder, &entry, NULL, NULL);
         }
         cost_book_init(&books[i], &kind);
         cost_recorder_read(recorder, &books[i]);
@@ -1570,7 +1572,7 @@ check_log_threshold(struct cost_account *unused OVS_UNUSED)
 
                 entry_init(&entry, 0);
                 cost_entry_add(&entry, TOTAL, step ? 20000 : 100000);
-                cost_record(recorders[i], &entry, NULL, NULL, NULL);
+                cost_record(recorders[i], &entry, NULL, NULL);
             }
         }
         smap_replace(&settings, "cost-log-threshold-test", "10");
@@ -1607,7 +1609,7 @@ check_max_time(struct cost_account *account)
 
         entry_init(&entry, 0);
         cost_entry_add(&entry, TOTAL, 2000 - 1000 * i);
-        cost_record(recorder, &entry, NULL, NULL, NULL);
+        cost_record(recorder, &entry, NULL, NULL);
         cost_book_init(&books[i], &kind);
         cost_recorder_read(recorder, &books[i]);
         cost_accounts_clear(kinds, 1, NULL);

@@ -64,6 +64,9 @@ format_class(size_t class, struct ds *s)
     ds_put_cstr(s, class_names[class] ? class_names[class] : "");
 }
 
+static void get_loop_details(const struct cost_span *, uint64_t *);
+static void get_text_details(const struct cost_span *, uint64_t *);
+
 static struct cost_config config
     = COST_CONFIG_INITIALIZER("bridge", COST_DEFAULT_SAMPLE_INTERVAL);
 
@@ -79,6 +82,8 @@ static struct cost_config config
         .n_lists = N_KEYS != 0,                 \
         .n_slowest = COST_MAX_SLOWEST,          \
         .n_details = N_DETAILS,                 \
+        .get_details = (N_DETAILS == LOOP_N_DETAILS ? get_loop_details \
+                        : get_text_details),    \
     }
 static const struct cost_kind loop_kind
     = KIND("iteration", BRIDGE_COST_STAGES, LOOP_N_DETAILS, NULL, 0);
@@ -100,6 +105,17 @@ static struct cost_span loop;
 static enum bridge_cost_stage loop_stage;
 static uint64_t loop_details[LOOP_N_DETAILS];
 
+/* Details of the interface, command or message that ends. */
+static const char *const *texts;
+static size_t n_texts;
+
+static void
+set_text(size_t n, const char *const *texts_)
+{
+    n_texts = n;
+    texts = texts_;
+}
+
 /* Returns the class of 'name', one of those from 'first' up to 'end'. */
 static size_t
 get_class(const char *name, size_t first, size_t end)
@@ -115,17 +131,16 @@ get_class(const char *name, size_t first, size_t end)
     return OTHER;
 }
 
-/* Stores in 'details' the 'n' 'strings', with spaces in between.  If they do
- * not fit, "..." replaces the rest, without cutting a UTF-8 character. */
+/* Stores in 'details' the text of the event, with spaces in between.  If it
+ * does not fit, "..." replaces the rest, without cutting a UTF-8 character. */
 static void
-get_text_details(uint64_t *details, const void *strings_, size_t n)
+get_text_details(const struct cost_span *span OVS_UNUSED, uint64_t *details)
 {
     const size_t max = TEXT_N_DETAILS * sizeof *details - 1;
-    const char *const *strings = strings_;
     struct ds s = DS_EMPTY_INITIALIZER;
 
-    for (size_t i = 0; i < n; i++) {
-        ds_put_format(&s, "%s%s", i ? " " : "", strings[i]);
+    for (size_t i = 0; i < n_texts; i++) {
+        ds_put_format(&s, "%s%s", i ? " " : "", texts[i]);
     }
     if (s.length > max) {
         size_t len = max - strlen("...");
@@ -154,8 +169,7 @@ set_who(struct cost_span *span, const char *name, const char *group)
 /* Main loop. */
 
 static void
-get_loop_details(uint64_t *details, const void *aux OVS_UNUSED,
-                 size_t n OVS_UNUSED)
+get_loop_details(const struct cost_span *span OVS_UNUSED, uint64_t *details)
 {
     memcpy(details, loop_details, sizeof loop_details);
 }
@@ -165,7 +179,6 @@ get_loop_details(uint64_t *details, const void *aux OVS_UNUSED,
 void
 bridge_cost_next(void)
 {
-    const struct cost_details details = { get_loop_details, NULL, 0 };
     bool enabled = cost_enabled(&config);
     uint64_t now;
 
@@ -176,7 +189,7 @@ bridge_cost_next(void)
 
     if (enabled && loop.recorder) {
         cost_span_lap(&loop, loop_stage, now);
-        cost_span_finish(&loop, now, 0, NULL, &details);
+        cost_span_finish(&loop, now, 0, NULL);
     }
     cost_span_open(&loop, enabled ? recorders[LOOP] : NULL, true, now);
     loop_stage = BRIDGE_COST_OTHER;
@@ -215,11 +228,10 @@ void
 bridge_cost_iface_stop(struct cost_span *span, const char *name,
                        const char *type)
 {
-    const struct cost_details details = { get_text_details, &name, 1 };
-
+    set_text(1, &name);
     set_who(span, name, "");
     cost_span_end(span, 0, BRIDGE_COST_IFACE_ROW,
-                  get_class(type, FIRST_TYPE, FIRST_COMMAND), &details);
+                  get_class(type, FIRST_TYPE, FIRST_COMMAND));
     loop_details[N_INTERFACES]++;
 }
 
@@ -235,13 +247,10 @@ bridge_cost_trace_command(int argc, const char *argv[], bool done)
     } else if (!done) {
         cost_span_open(&span, recorders[COMMANDS], true, cost_span_now(&loop));
     } else {
-        const struct cost_details details = {
-            get_text_details, argv + 1, argc - 1
-        };
-
+        set_text(argc - 1, argv + 1);
         cost_span_finish(&span, cost_span_now(&loop),
                          get_class(argv[0], FIRST_COMMAND, FIRST_MESSAGE),
-                         NULL, &details);
+                         NULL);
         loop_details[N_COMMANDS]++;
     }
 }
@@ -275,11 +284,10 @@ bridge_cost_trace_message(const char *peer, const struct ofp_header *oh,
         set_who(&span, type, name);
     } else {
         const char *text = name;
-        const struct cost_details details = { get_text_details, &text, 1 };
 
+        set_text(1, &text);
         cost_span_finish(&span, cost_span_now(&loop),
-                         get_class(type, FIRST_MESSAGE, OTHER), NULL,
-                         &details);
+                         get_class(type, FIRST_MESSAGE, OTHER), NULL);
     }
 }
 
