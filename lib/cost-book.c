@@ -21,13 +21,6 @@
 #include "timeval.h"
 #include "util.h"
 
-const char *const cost_cause_names[] = {
-    [COST_CAUSE_UNKNOWN] = "unknown",
-    [COST_CAUSE_ON_CPU] = "on CPU",
-    [COST_CAUSE_STARVED] = "starved",
-    [COST_CAUSE_BLOCKED] = "blocked",
-};
-
 /* Memory. */
 
 /* Bytes of all that was allocated here, with what malloc() adds. */

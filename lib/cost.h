@@ -24,7 +24,6 @@
 #include "cost-window.h"
 
 struct simap;
-struct smap;
 
 /* Cost accounting: where a thread's time goes, exactly and always on.
  * ====================================================================
@@ -92,10 +91,6 @@ struct smap;
  * cost_accounts_copy(), so that others can read what happened in the last
  * minutes, see lib/cost-window.h.  'last_ms' of cost_accounts_get() is rounded
  * up to a tick that is kept, by up to a minute. */
-
-/* Configuration. */
-void cost_configure(const struct smap *other_config);
-void cost_config_register(struct cost_config *);
 
 /* Accounts. */
 struct cost_account *cost_account_create(const struct cost_kind *,
@@ -174,7 +169,6 @@ bool cost_accounts_take_slowest(struct cost_account *const accounts[],
 bool cost_account_read(struct cost_account *, const struct cost_tick *from,
                        struct cost_reading *);
 void cost_accounts_copy(void);
-void cost_log(void);
 void cost_reading_uninit(struct cost_reading *);
 
 void cost_get_memory_usage(struct simap *usage);

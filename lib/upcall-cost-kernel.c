@@ -118,15 +118,6 @@ upcall_cost_kernel_destroy(struct cost_account *account)
     cost_account_destroy(account);
 }
 
-/* Returns a recorder for the calling thread, a handler, in 'account', or NULL
- * if that is NULL.  The caller must release it when the thread exits. */
-struct cost_recorder *
-upcall_cost_handler_start(struct cost_account *account)
-{
-    return (account
-            ? cost_recorder_create(account, get_subprogram_name()) : NULL);
-}
-
 static uint64_t
 upcall_now(void)
 {

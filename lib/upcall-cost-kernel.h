@@ -100,7 +100,6 @@ struct upcall_cost_batch {
  * account, and their handlers no recorder.  A handler that exits destroys its
  * recorder. */
 struct cost_account *upcall_cost_kernel_create(const struct dpif *);
-struct cost_recorder *upcall_cost_handler_start(struct cost_account *);
 void upcall_cost_kernel_destroy(struct cost_account *);
 void upcall_cost_batch_start(struct upcall_cost_batch *,
                              struct cost_recorder *);

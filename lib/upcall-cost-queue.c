@@ -444,7 +444,7 @@ static char *latest_error OVS_GUARDED_BY(mutex);
 
 /* A socket that receives upcalls.  Used by the thread that does, unless it is
  * shared. */
-struct watch {
+struct upcall_socket {
     int fd;
     bool shared;                        /* Do several threads receive? */
     struct upcall_cost_queue *queue;    /* NULL if it is not watched. */
@@ -473,81 +473,81 @@ keep_error(char *error)
 }
 
 static void *
-watch_open(int fd, bool shared)
+socket_open(int fd, bool shared)
 {
-    struct watch *watch = xzalloc(sizeof *watch);
+    struct upcall_socket *sock = xzalloc(sizeof *sock);
 
-    watch->fd = fd;
-    watch->shared = shared;
+    sock->fd = fd;
+    sock->shared = shared;
     if (shared) {
         atomic_count_inc(&n_shared);
     }
-    return watch;
+    return sock;
 }
 
 static void
-watch_stop(struct watch *watch)
+socket_stop(struct upcall_socket *sock)
 {
-    if (watch->queue) {
-        upcall_cost_queue_detach(watch->queue);
-        watch->queue = NULL;
+    if (sock->queue) {
+        upcall_cost_queue_detach(sock->queue);
+        sock->queue = NULL;
         atomic_count_dec(&n_watched);
     }
 }
 
 static void
-watch_close(void *watch_)
+socket_close(void *sock_)
 {
-    struct watch *watch = watch_;
+    struct upcall_socket *sock = sock_;
 
-    watch_stop(watch);
-    if (watch->shared) {
+    socket_stop(sock);
+    if (sock->shared) {
         atomic_count_dec(&n_shared);
     }
-    free(watch);
+    free(sock);
 }
 
 static uint64_t
-watch_received(void *watch_, const struct ofpbuf *msg)
+socket_received(void *sock_, const struct ofpbuf *msg)
 {
-    struct watch *watch = watch_;
+    struct upcall_socket *sock = sock_;
     uint64_t ns, now;
 
-    if (!watch->queue) {
+    if (!sock->queue) {
         return 0;
     }
-    ns = upcall_cost_queue_received(watch->queue, msg->data, msg->size);
+    ns = upcall_cost_queue_received(sock->queue, msg->data, msg->size);
     now = cost_clock_monotonic();
     return !ns ? COST_CLOCK_UNKNOWN : now > ns ? now - ns : 1;
 }
 
 static void
-watch_overrun(void *watch_)
+socket_overrun(void *sock_)
 {
-    struct watch *watch = watch_;
+    struct upcall_socket *sock = sock_;
 
-    if (watch->queue) {
-        upcall_cost_queue_overrun(watch->queue);
+    if (sock->queue) {
+        upcall_cost_queue_overrun(sock->queue);
     }
 }
 
 /* Starts or stops watching, too, if the configuration has changed. */
 static size_t
-watch_empty(void *watch_)
+socket_empty(void *sock_)
 {
-    struct watch *watch = watch_;
+    struct upcall_socket *sock = sock_;
     unsigned int seq = get_config_seq();
-    size_t n_orphans = (watch->queue ? upcall_cost_queue_empty(watch->queue)
+    size_t n_orphans = (sock->queue ? upcall_cost_queue_empty(sock->queue)
                         : 0);
 
-    if (OVS_UNLIKELY(watch->config_seq != seq) && !watch->shared) {
-        watch_stop(watch);
-        watch->config_seq = seq;
+    if (OVS_UNLIKELY(sock->config_seq != seq) && !sock->shared) {
+        socket_stop(sock);
+        sock->config_seq = seq;
         if (seq & 1) {
             char *error;
 
-            watch->queue = upcall_cost_queue_attach(watch->fd, &error);
-            if (watch->queue) {
+            sock->queue = upcall_cost_queue_attach(sock->fd, &error);
+            if (sock->queue) {
                 atomic_count_inc(&n_watched);
             } else {
                 keep_error(error);
@@ -604,11 +604,11 @@ void
 upcall_cost_queue_init(void)
 {
     static const struct upcall_cost_observer watcher = {
-        .open = watch_open,
-        .close = watch_close,
-        .received = watch_received,
-        .overrun = watch_overrun,
-        .empty = watch_empty,
+        .open = socket_open,
+        .close = socket_close,
+        .received = socket_received,
+        .overrun = socket_overrun,
+        .empty = socket_empty,
     };
 
     upcall_cost_kernel_observe(&watcher);

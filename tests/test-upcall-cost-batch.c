@@ -441,7 +441,7 @@ test_upcall_cost_batch(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
 
     dpif_init(&dpif, &class, "test", 0, 0);
     account = upcall_cost_kernel_create(&dpif);
-    recorder = upcall_cost_handler_start(account);
+    recorder = cost_recorder_create(account, "main");
     configure(true, 1);
     test_stages(recorder);
     test_waited(recorder);
