@@ -57,7 +57,6 @@ struct upcall_cost_socket {
     void *observed;                     /* For 'observer'. */
 
     uint32_t n_dropped OVS_GUARDED_BY(mutex);  /* By the kernel, counted. */
-    atomic_bool overrun;                /* Since it was last empty? */
 };
 static struct ovs_list sockets OVS_GUARDED_BY(mutex)
     = OVS_LIST_INITIALIZER(&sockets);
@@ -428,7 +427,6 @@ upcall_cost_socket_create(const struct dpif *dpif, int fd, bool shared)
     if (observer) {
         socket->observed = observer->open(fd, shared);
     }
-    atomic_init(&socket->overrun, false);
 
     ovs_mutex_lock(&mutex);
     ovs_list_push_back(&sockets, &socket->list_node);
@@ -478,26 +476,12 @@ upcall_cost_socket_overrun(struct upcall_cost_socket *socket)
     if (observer) {
         observer->overrun(socket->observed);
     }
-    atomic_store_relaxed(&socket->overrun, true);
-    ovs_mutex_lock(&mutex);
-    count_dropped(socket);
-    ovs_mutex_unlock(&mutex);
 }
 
-/* There is nothing to receive from 'socket'.  After an overrun, the kernel
- * drops whatever comes until this is so. */
+/* There is nothing to receive from 'socket'. */
 void
 upcall_cost_socket_empty(struct upcall_cost_socket *socket)
 {
-    bool overrun;
-
-    atomic_read_relaxed(&socket->overrun, &overrun);
-    if (OVS_UNLIKELY(overrun)) {
-        atomic_store_relaxed(&socket->overrun, false);
-        ovs_mutex_lock(&mutex);
-        count_dropped(socket);
-        ovs_mutex_unlock(&mutex);
-    }
     if (observer) {
         size_t n_orphans = observer->empty(socket->observed);
         struct upcall_cost_batch *batch = current_batch();

@@ -67,10 +67,9 @@ struct upcall_cost_socket;
  *
  * The functions for sockets are called by lib/dpif-netlink.c.  The kernel
  * counts for each socket the upcalls that it drops because the socket's buffer
- * is full.  Whoever looks first counts them for the account: a handler that is
- * told of an overrun or that finds the socket empty afterwards, a report, a
- * tick, a clear, and whatever closes the socket or switches accounting on or
- * off.  Their recorder, named "sockets", is that of the account that has the
+ * is full.  Whoever looks first counts them for the account: a report, a tick,
+ * a clear, and whatever closes the socket or switches accounting on or off.
+ * Their recorder, named "sockets", is that of the account that has the
  * socket's 'dpif'.
  *
  * An observer may know how long upcalls took before they were received.
@@ -80,9 +79,8 @@ struct upcall_cost_socket;
  * =============
  *
  * Any thread may create and destroy accounts and sockets, but not while
- * another uses them.  A mutex lets one thread at a time write "sockets":
- * handlers wait there, but only if upcalls were lost.  Several threads may
- * receive from a socket that is shared. */
+ * another uses them.  A mutex lets one thread at a time write "sockets".
+ * Several threads may receive from a socket that is shared. */
 
 #define UPCALL_COST_MAX_BATCH 64
 

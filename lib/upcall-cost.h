@@ -261,6 +261,24 @@ upcall_cost_begin(struct upcall_cost *upcall,
         }
     }
     upcall->span.recorder = NULL;
+    upcall->span.sampled = false;
+}
+
+/* Ends 'stage' of 'upcall', which has begun, if it is sampled. */
+static inline void
+upcall_cost_lap(struct upcall_cost *upcall, enum upcall_cost_stage stage)
+{
+    if (OVS_UNLIKELY(upcall->span.sampled)) {
+        cost_span_lap(&upcall->span, stage, cost_span_now(&upcall->span));
+    }
+}
+
+/* Makes 'upcall', which has begun, increment 'counter' when it ends. */
+static inline void
+upcall_cost_outcome(struct upcall_cost *upcall,
+                    enum upcall_cost_counter counter)
+{
+    upcall->span.entry.counter = counter;
 }
 
 /* The flow miss of 'upcall', for a packet of 'flow', of which 'miniflow' is a
