@@ -466,6 +466,15 @@ cost_slowest_destroy(struct cost_slowest *slowest)
     }
 }
 
+/* Returns the time that an event has to exceed to get into 'slowest'. */
+static uint64_t
+slowest_min(const struct cost_slowest *slowest)
+{
+    return (slowest->n < slowest->kind->n_slowest ? 0
+            : slowest->n ? slowest->slow[slowest->n - 1]->total_ns
+            : UINT64_MAX);
+}
+
 /* Puts 'entry', of 'thread', unless it is too fast, among 'slowest', with
  * 'cause' and the details of 'span', or NULL, in the thread that records.  No
  * event that takes longer than 'log_ns' is too fast to be seen next time.
@@ -477,7 +486,7 @@ cost_slowest_insert(struct cost_slowest *slowest, const char *thread,
 {
     const struct cost_kind *kind = slowest->kind;
     uint64_t total_ns = entry->stages[cost_kind_total(kind)];
-    bool inserted = kind->n_slowest && total_ns > slowest->fastest_ns;
+    bool inserted = total_ns > slowest_min(slowest);
 
     if (inserted) {
         struct cost_slow *slow;
@@ -511,11 +520,7 @@ cost_slowest_insert(struct cost_slowest *slowest, const char *thread,
             slowest->slow[place] = slowest->slow[place - 1];
         }
         slowest->slow[place] = slow;
-        if (slowest->n == kind->n_slowest) {
-            slowest->fastest_ns = slowest->slow[slowest->n - 1]->total_ns;
-        }
     }
-    slowest->threshold_ns = MIN(kind->n_slowest ? slowest->fastest_ns
-                                : UINT64_MAX, log_ns);
+    slowest->threshold_ns = MIN(slowest_min(slowest), log_ns);
     return inserted;
 }

@@ -105,8 +105,6 @@ struct cost_slow {
 struct cost_slowest {
     uint64_t threshold_ns;              /* An event that takes longer belongs
                                          * here, or is to be logged. */
-    uint64_t fastest_ns;                /* Of those in 'slow', if it is full,
-                                         * otherwise 0. */
     const struct cost_kind *kind;
 
     /* Once the list has been taken. */

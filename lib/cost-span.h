@@ -129,16 +129,14 @@ cost_span_open__(struct cost_span *span, struct cost_recorder *recorder,
     }
 }
 
-/* Does what cost_span_begin() does for 'recorder', whose sample interval is
- * 'interval', which is nonzero. */
+/* Does what cost_span_begin() does for 'recorder', whose accounting is on. */
 static inline void
 cost_span_begin__(struct cost_span *span, struct cost_recorder *recorder,
-                  uint32_t interval, uint64_t now)
+                  bool sampled, uint64_t now)
 {
     struct cost_span **innermost = cost_innermost_get();
 
-    cost_span_open__(span, recorder, (cost_sample(recorder, interval)
-                                      || recorder->kind->exact), now);
+    cost_span_open__(span, recorder, sampled, now);
     span->outer = *innermost;
     *innermost = span;
 }
@@ -158,12 +156,28 @@ cost_span_begin(struct cost_span *span, struct cost_recorder *recorder,
                          ? cost_sample_interval(recorder->kind->config) : 0);
 
     if (interval) {
-        cost_span_begin__(span, recorder, interval,
+        cost_span_begin__(span, recorder, (cost_sample(recorder, interval)
+                                           || recorder->kind->exact),
                           (now ? now
                            : cost_clock_now(recorder->kind->event, 0)));
     } else {
         span->recorder = NULL;
     }
+}
+
+/* Does what cost_span_end() does for 'span', which measures something. */
+static inline void
+cost_span_end__(struct cost_span *span, uint64_t now, size_t stage,
+                size_t class)
+{
+    *cost_innermost_get() = span->outer;
+    if (OVS_UNLIKELY(span->outer)) {
+        cost_span_exclude(cost_clock_ticks(span->begin, now));
+    }
+    if (OVS_UNLIKELY(span->sampled)) {
+        cost_span_lap(span, stage, now);
+    }
+    cost_span_finish(span, now, class, NULL);
 }
 
 /* Ends 'span''s event, whose last stage is 'stage', at 'now', in ticks, or at
@@ -172,17 +186,7 @@ static inline void
 cost_span_end(struct cost_span *span, uint64_t now, size_t stage, size_t class)
 {
     if (OVS_LIKELY(span->recorder)) {
-        if (!now) {
-            now = cost_span_now(span);
-        }
-        *cost_innermost_get() = span->outer;
-        if (OVS_UNLIKELY(span->outer)) {
-            cost_span_exclude(cost_clock_ticks(span->begin, now));
-        }
-        if (OVS_UNLIKELY(span->sampled)) {
-            cost_span_lap(span, stage, now);
-        }
-        cost_span_finish(span, now, class, NULL);
+        cost_span_end__(span, now ? now : cost_span_now(span), stage, class);
     }
 }
 

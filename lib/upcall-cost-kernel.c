@@ -265,8 +265,7 @@ upcall_cost_translated(const struct dpif_upcall *dupcall,
     }
     upcall->miniflow = NULL;
     upcall->flow = flow;
-    upcall->packet_len = dp_packet_size(&dupcall->packet);
-    upcall->n_kept = upcall_cost_copy_packet(upcall->packet, &dupcall->packet);
+    upcall_cost_set_packet(upcall, &dupcall->packet);
     if (!error) {
         batch->sampled |= upcall->span.sampled;
         if (++batch->n < UPCALL_COST_MAX_BATCH) {

@@ -324,18 +324,37 @@ format_rule(const uint64_t numbers[2], struct ds *s)
                   numbers[1]);
 }
 
+/* Copies the first bytes of 'packet' to 'upcall'. */
+void COST_COLD
+upcall_cost_keep_packet(struct upcall_cost *upcall,
+                        const struct dp_packet *packet)
+{
+    upcall->n_kept = MIN(dp_packet_size(packet), UPCALL_COST_PACKET_MAX);
+    memcpy(upcall->packet, dp_packet_data(packet), upcall->n_kept);
+}
+
 /* Ends the flow miss of 'upcall', which upcall_cost_miss_stop() has left, at
- * 'now', in ticks, or at the present time if that is 0. */
+ * 'now', in ticks. */
 void
 upcall_cost_end(struct upcall_cost *upcall, uint64_t now)
 {
     upcall->left = false;
-    cost_span_end(&upcall->span, now, UPCALL_COST_INSTALL, UPCALL_COST_MISS);
+    cost_span_end__(&upcall->span, now, UPCALL_COST_INSTALL, UPCALL_COST_MISS);
+}
+
+/* Begins an upcall of 'recorder' for an action on 'packet'. */
+void
+upcall_cost_action_begin(struct upcall_cost *upcall,
+                         struct cost_recorder *recorder,
+                         const struct dp_packet *packet)
+{
+    cost_span_begin(&upcall->span, recorder, 0);
+    upcall_cost_set_packet(upcall, packet);
 }
 
 /* Stops the upcall for an action with 'userdata' that the userspace datapath
- * started with upcall_cost_begin() on 'upcall'.  It was for a packet of 'flow'
- * and led to 'actions'.  'error' is what the upcall callback returned: 0,
+ * started with upcall_cost_action_begin() on 'upcall'.  It was for a packet of
+ * 'flow' and led to 'actions'.  'error' is what the upcall callback returned: 0,
  * ENOSPC or EAGAIN if there is nothing to be done with the packet, or another
  * value if the upcall failed.
  *

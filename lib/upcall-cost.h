@@ -175,12 +175,15 @@ struct upcall_cost {
 /* Hooks for the userspace datapath.  'error' is what the upcall callback
  * returned: no upcall is lost by ENOSPC, nor, if an action asked for it in a
  * way that makes sense, by EAGAIN. */
+void upcall_cost_action_begin(struct upcall_cost *, struct cost_recorder *,
+                              const struct dp_packet *);
 void upcall_cost_action_stop(struct upcall_cost *,
                              const struct nlattr *userdata,
                              const struct flow *,
                              const struct ofpbuf *actions, int error);
 void upcall_cost_end(struct upcall_cost *, uint64_t now);
 void upcall_cost_fail(struct cost_span *, enum upcall_cost_type, int error);
+void upcall_cost_keep_packet(struct upcall_cost *, const struct dp_packet *);
 void upcall_cost_lost_lock(struct cost_recorder *, enum dpif_upcall_type,
                            const struct nlattr *userdata, size_t n);
 
@@ -205,20 +208,19 @@ upcall_cost_set_port(struct cost_span *span, uint64_t id, const char *name,
     who->group = bridge;
 }
 
-/* Copies the first bytes of 'packet' to 'bytes', UPCALL_COST_PACKET_MAX, if
- * packets are to be kept.  Returns how many bytes have been copied. */
-static inline uint32_t
-upcall_cost_copy_packet(uint8_t *bytes, const struct dp_packet *packet)
+/* Makes 'packet' that of 'upcall'. */
+static inline void
+upcall_cost_set_packet(struct upcall_cost *upcall,
+                       const struct dp_packet *packet)
 {
-    uint32_t n = 0;
     bool keep;
 
+    upcall->packet_len = dp_packet_size(packet);
+    upcall->n_kept = 0;
     atomic_read_relaxed(&upcall_cost_packets, &keep);
     if (OVS_UNLIKELY(keep)) {
-        n = MIN(dp_packet_size(packet), UPCALL_COST_PACKET_MAX);
-        memcpy(bytes, dp_packet_data(packet), n);
+        upcall_cost_keep_packet(upcall, packet);
     }
-    return n;
 }
 
 /* Makes 'upcall' ready for upcalls that follow each other. */
@@ -233,11 +235,11 @@ static inline void
 upcall_cost_end_upcalls(struct upcall_cost *upcall)
 {
     if (upcall->left) {
-        upcall_cost_end(upcall, 0);
+        upcall_cost_end(upcall, cost_span_now(&upcall->span));
     }
 }
 
-/* Begins an upcall of 'recorder' for 'packet', which ends the one before it.
+/* Begins a flow miss of 'recorder' for 'packet', which ends the one before it.
  * 'tsc' is 0, or what the caller has just read from the CPU's time stamp
  * counter, which may save reading the clock. */
 static inline void
@@ -254,9 +256,9 @@ upcall_cost_begin(struct upcall_cost *upcall,
             upcall_cost_end(upcall, now);
         }
         if (OVS_LIKELY(interval)) {
-            cost_span_begin__(&upcall->span, recorder, interval, now);
-            upcall->packet_len = dp_packet_size(packet);
-            upcall->n_kept = upcall_cost_copy_packet(upcall->packet, packet);
+            cost_span_begin__(&upcall->span, recorder,
+                              cost_sample(recorder, interval), now);
+            upcall_cost_set_packet(upcall, packet);
             return;
         }
     }
