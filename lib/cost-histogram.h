@@ -182,20 +182,6 @@ cost_hist_has(const struct cost_hist *hist, unsigned int bucket)
     return bucket - hist->first < hist->n;
 }
 
-/* Returns true if 'bucket' of 'hist' comes near the limit of 32 bits. */
-static inline bool
-cost_hist_is_full(const struct cost_hist *hist, unsigned int bucket)
-{
-    uint32_t n;
-
-    if (OVS_UNLIKELY(hist->wide)) {
-        return false;
-    }
-    atomic_read_relaxed((atomic_uint32_t *) hist->buckets
-                        + (bucket - hist->first), &n);
-    return n > INT32_MAX;
-}
-
 /* Adds 'n' to 'bucket', for which 'hist' has memory. */
 static inline void
 cost_hist_add_bucket(struct cost_hist *hist, unsigned int bucket, uint64_t n)
@@ -213,47 +199,37 @@ cost_hist_add_bucket(struct cost_hist *hist, unsigned int bucket, uint64_t n)
     }
 }
 
-/* Counts 'value' if 'hist' has memory for it, and it is neither the lowest nor
- * the highest value so far.  Returns false otherwise. */
+/* Counts 'value'.  Stores in '*highest' whether it is the highest one so far.
+ * Returns false, without doing anything, if 'hist' has no memory for it, or
+ * its bucket comes near the limit of 32 bits. */
 static inline bool
-cost_hist_add_usual(struct cost_hist *hist, uint64_t value)
+cost_hist_record(struct cost_hist *hist, uint64_t value, bool *highest)
 {
     size_t i = cost_hist_bucket(value) - hist->first;
-    atomic_uint32_t *p = (atomic_uint32_t *) hist->buckets + i;
-    uint32_t n;
 
-    if (OVS_UNLIKELY(i >= hist->n || value > cost_hist_max(hist)
-                     || value < cost_hist_min(hist))) {
+    if (OVS_UNLIKELY(i >= hist->n)) {
         return false;
-    }
-    if (OVS_UNLIKELY(hist->wide)) {
-        cost_increase((atomic_uint64_t *) hist->buckets + i, 1);
-    } else {
+    } else if (OVS_LIKELY(!hist->wide)) {
+        atomic_uint32_t *p = (atomic_uint32_t *) hist->buckets + i;
+        uint32_t n;
+
         atomic_read_relaxed(p, &n);
         if (OVS_UNLIKELY(n > INT32_MAX)) {
             return false;
         }
         atomic_store_relaxed(p, n + 1);
+    } else {
+        cost_increase((atomic_uint64_t *) hist->buckets + i, 1);
     }
     cost_increase(&hist->sum, value);
-    return true;
-}
-
-/* Counts 'value', which falls into 'bucket', for which 'hist' has memory.
- * Returns true if it is the highest value so far. */
-static inline bool
-cost_hist_record(struct cost_hist *hist, unsigned int bucket, uint64_t value)
-{
-    cost_hist_add_bucket(hist, bucket, 1);
-    cost_increase(&hist->sum, value);
-    if (OVS_UNLIKELY(value < cost_load(&hist->min))) {
+    if (OVS_UNLIKELY(value < cost_hist_min(hist))) {
         cost_store(&hist->min, value);
     }
-    if (OVS_UNLIKELY(value > cost_load(&hist->max))) {
+    *highest = value > cost_hist_max(hist);
+    if (OVS_UNLIKELY(*highest)) {
         cost_store(&hist->max, value);
-        return true;
     }
-    return false;
+    return true;
 }
 
 #endif /* cost-histogram.h */

@@ -326,13 +326,23 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
     }
 }
 
+/* The longest event of 'block' has just ended. */
+void COST_COLD
+cost_set_longest__(struct cost_block *block)
+{
+    cost_store(&block->max_us, time_wall_usec());
+}
+
 /* Gives the block of the latest class in 'data' memory for the values of
- * 'stages', a bit for each, in 'entry', and, if 'wide', for larger counts. */
+ * 'stages', a bit for each, in 'entry', and for larger counts if it has memory
+ * for that of 'stage'. */
 static void COST_COLD
 extend_latest(struct cost_data *data, const struct cost_entry *entry,
-              uint16_t stages, bool wide)
+              uint16_t stages, size_t stage)
 {
     struct cost_block *old = data->latest;
+    bool wide = cost_hist_has(&old->hists[stage],
+                              cost_hist_bucket(entry->stages[stage]));
 
     data_set_latest(data, cost_block_extend(old, entry, stages, wide));
     ovsrcu_postpone(cost_block_destroy, old);
@@ -370,17 +380,14 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
     while (OVS_LIKELY(known)) {
         size_t stage = raw_ctz(known);
         uint64_t value = entry->stages[stage];
-        unsigned int bucket = cost_hist_bucket(value);
-        struct cost_hist *hist = &data->latest->hists[stage];
+        bool highest;
 
-        if (OVS_UNLIKELY(!cost_hist_has(hist, bucket)
-                         || cost_hist_is_full(hist, bucket))) {
-            extend_latest(data, entry, known, cost_hist_has(hist, bucket));
-            hist = &data->latest->hists[stage];
+        while (OVS_UNLIKELY(!cost_hist_record(&data->latest->hists[stage],
+                                              value, &highest))) {
+            extend_latest(data, entry, known, stage);
         }
-        if (OVS_UNLIKELY(cost_hist_record(hist, bucket, value))
-            && stage == total) {
-            cost_store(&data->latest->max_us, time_wall_usec());
+        if (OVS_UNLIKELY(highest) && stage == total) {
+            cost_set_longest__(data->latest);
         }
         known = zero_rightmost_1bit(known);
     }

@@ -100,6 +100,7 @@ void cost_count_who(struct cost_recorder *, size_t list,
 void cost_pause(struct cost_recorder *);
 
 void cost_sample__(struct cost_recorder *, uint32_t interval);
+void cost_set_longest__(struct cost_block *);
 void cost_count_event__(struct cost_recorder *, uint32_t class, size_t reason,
                         size_t counter, uint64_t n);
 
@@ -131,11 +132,15 @@ cost_record_total(struct cost_recorder *recorder, uint32_t class,
     struct cost_block *block = data->latest;
     const struct cost_slowest *slowest
         = ovsrcu_get(struct cost_slowest *, &data->slowest);
+    bool highest;
 
     if (OVS_UNLIKELY(data->latest_class != class
                      || total_ns > slowest->threshold_ns
-                     || !cost_hist_add_usual(block->total, total_ns))) {
+                     || !cost_hist_record(block->total, total_ns, &highest))) {
         return false;
+    }
+    if (OVS_UNLIKELY(highest)) {
+        cost_set_longest__(block);
     }
     if (OVS_LIKELY(counter != COST_NO_COUNTER)) {
         cost_increase(&block->counters[counter], 1);

@@ -120,7 +120,7 @@ static struct hmap threads OVS_GUARDED_BY(threads_mutex)
 static struct history cgroup OVS_GUARDED_BY(threads_mutex);
 static int cgroup_version OVS_GUARDED_BY(threads_mutex);  /* 1 or 2, 0 if there
                                                            * is no limit. */
-static int read_error OVS_GUARDED_BY(threads_mutex);  /* Of any thread, or 0. */
+static int read_error OVS_GUARDED_BY(threads_mutex);  /* Of any thread. */
 static unsigned int n_samples OVS_GUARDED_BY(threads_mutex);
 
 /* Where /proc and /sys are. */

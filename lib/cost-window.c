@@ -245,9 +245,9 @@ cost_window_subtract(const void *owner, bool later, struct cost_tick *from,
 }
 
 /* 'owner', which is going, has left the numbers 'book' to 'heir': adds the
- * copies of 'owner' to those of 'heir'.  Where there is no copy of a tick after
- * 'since_tick', when it began, takes 'book' for it: its numbers are in no
- * window. */
+ * copies of 'owner' to those of 'heir'.  Where there is no copy of a tick
+ * after 'since_tick', when it began, takes 'book' for it: its numbers are in
+ * no window. */
 void
 cost_window_pass(const void *owner, const void *heir, uint64_t since_tick,
                  const struct cost_book *book)

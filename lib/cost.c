@@ -42,8 +42,11 @@ struct cost_account {
     struct cost_slow **slowest OVS_GUARDED;  /* Of all. */
     size_t n_slowest OVS_GUARDED;
     uint64_t activity OVS_GUARDED;      /* At the latest tick. */
-    bool copied;                        /* Then?  Used by the thread that makes
-                                         * ticks only. */
+
+    /* Used by the thread that makes ticks only. */
+    uint64_t recent;                    /* Activity before the latest one. */
+    bool copied;                        /* At the latest one? */
+
     uint64_t since_tick OVS_GUARDED;    /* The latest one at... */
     uint64_t n_clears OVS_GUARDED;
     long long int since_us OVS_GUARDED; /* ...the latest clear. */
@@ -252,8 +255,8 @@ collect_slowest(struct cost_slowest *slowest)
     ovs_mutex_unlock(&accounts_mutex);
 }
 
-/* Takes the slowest events, before 'tick', of 'recorder' of 'account'.  Returns
- * NULL if there are none. */
+/* Takes the slowest events, before 'tick', of 'recorder' of 'account'.
+ * Returns NULL if there are none. */
 static struct cost_slowest *
 take_list(struct cost_account *account, struct cost_recorder *recorder,
           uint64_t tick)
@@ -571,10 +574,10 @@ make_window(const void *owner, uint64_t since_tick, bool later,
 }
 
 /* Reads 'account' into 'reading', and only what happened since 'from', from
- * cost_accounts_get(), unless its number is 0, or the account is new or cleared
- * since.  If its numbers were not copied then, as it was not active, reads
- * what happened since a later tick; a thread whose numbers were not copied then
- * is not among 'threads'.  The slowest events are those that
+ * cost_accounts_get(), unless its number is 0, or the account is new or
+ * cleared since.  If its numbers were not copied then, as it was not active,
+ * reads what happened since a later tick; a thread whose numbers were not
+ * copied then is not among 'threads'.  The slowest events are those that
  * cost_accounts_take_slowest() or an earlier tick has taken.
  *
  * Returns true if successful: then the caller must free it with
@@ -655,12 +658,6 @@ cost_account_read(struct cost_account *account, const struct cost_tick *from,
     return known;
 }
 
-/* An account, and how much it has recorded since the tick before. */
-struct active {
-    struct cost_account *account;
-    uint64_t activity;
-};
-
 /* So many times as active must an account be as one that has windows already
  * to be copied instead of that. */
 #define LOYALTY 2
@@ -668,41 +665,40 @@ struct active {
 static int
 compare_active(const void *a_, const void *b_)
 {
-    const struct active *a = a_, *b = b_;
-    uint64_t n_a = a->activity * (a->account->copied ? LOYALTY : 1);
-    uint64_t n_b = b->activity * (b->account->copied ? LOYALTY : 1);
+    const struct cost_account *const *a = a_, *const *b = b_;
+    uint64_t n_a = (*a)->recent * ((*a)->copied ? LOYALTY : 1);
+    uint64_t n_b = (*b)->recent * ((*b)->copied ? LOYALTY : 1);
 
-    return (n_a != n_b ? (n_a < n_b ? 1 : -1)
-            : a->account < b->account ? -1 : 1);
+    return n_a != n_b ? (n_a < n_b ? 1 : -1) : *a < *b ? -1 : 1;
 }
 
-/* Returns how much 'account' has recorded since this was last called. */
-static uint64_t
-get_activity(struct cost_account *account)
+/* Finds out how much 'account' has recorded since this was last called. */
+static void
+update_activity(struct cost_account *account)
 {
-    uint64_t activity, old;
+    uint64_t activity;
 
     ovs_mutex_lock(&account->mutex);
     activity = account->exited_activity;
     for (size_t i = 0; i < account->n_recorders; i++) {
         activity += cost_recorder_activity(account->recorders[i]);
     }
-    old = account->activity;
+    account->recent = activity - account->activity;
     account->activity = activity;
     ovs_mutex_unlock(&account->mutex);
-    return activity - old;
 }
 
 /* Copies the numbers of 'account', and of '*n_recorders' of its recorders at
- * most, from which those are taken.  If it has not been 'active' since the
- * tick before, the numbers are those of that tick. */
+ * most, from which those are taken.  If it has recorded nothing since the tick
+ * before, the numbers are those of that tick. */
 static void
-account_copy(struct cost_account *account, bool active, size_t *n_recorders)
+account_copy(struct cost_account *account, size_t *n_recorders)
 {
     struct cost_book total;
+    bool active;
 
     ovs_mutex_lock(&account->mutex);
-    active = active || !cost_window_repeat(account);
+    active = account->recent || !cost_window_repeat(account);
     cost_book_init(&total, account->kind);
     for (size_t i = 0; i < account->n_recorders; i++) {
         const struct cost_recorder *recorder = account->recorders[i];
@@ -737,35 +733,29 @@ kind_copy(const struct cost_kind *kind, uint64_t tick, bool take_all)
 {
     size_t n_recorders = MAX_RECORDERS;
     struct cost_accounts all;
-    struct active *active;
 
     cost_accounts_get(&kind, 1, NULL, 0, &all);
-    active = xmalloc(all.n * sizeof *active);
     for (size_t i = 0; i < all.n; i++) {
-        active[i].account = all.accounts[i];
-        active[i].activity = get_activity(all.accounts[i]);
+        update_activity(all.accounts[i]);
         if (i % 64 == 0) {
             ovsrcu_quiesce();
         }
     }
-    if (all.n) {
-        qsort(active, all.n, sizeof *active, compare_active);
-    }
+    qsort(all.accounts, all.n, sizeof *all.accounts, compare_active);
     for (size_t i = 0; i < all.n; i++) {
-        struct cost_account *account = active[i].account;
+        struct cost_account *account = all.accounts[i];
 
         account->copied = i < MAX_ACCOUNTS;
         if (account->copied) {
-            account_copy(account, active[i].activity, &n_recorders);
+            account_copy(account, &n_recorders);
         }
-        if (take_all || (account->copied && active[i].activity)) {
+        if (take_all || (account->copied && account->recent)) {
             take_slowest(account, tick);
         }
         if (account->copied || take_all) {
             ovsrcu_quiesce();
         }
     }
-    free(active);
     cost_accounts_put(&all);
 }
 

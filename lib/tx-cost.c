@@ -165,8 +165,9 @@ tx_cost_end__(struct tx_cost *tx, enum tx_cost_counter reason,
         if (timed && has_oldest) {
             cost_span_finish(&span, end, class, counts);
         } else {
-            uint64_t send = timed ? cost_clock_ns(span.entry.stages[TX_COST_SEND])
-                                  : COST_CLOCK_UNKNOWN;
+            uint64_t send
+                = (timed ? cost_clock_ns(span.entry.stages[TX_COST_SEND])
+                   : COST_CLOCK_UNKNOWN);
 
             if (send != COST_CLOCK_UNKNOWN) {
                 cost_entry_add(&span.entry, TX_COST_SEND, send);

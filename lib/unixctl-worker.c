@@ -114,10 +114,15 @@ unixctl_worker_do(struct unixctl_conn *conn, unixctl_worker_cb *cb, void *aux)
 void
 unixctl_worker_run(void)
 {
-    uint64_t seqno = n_jobs ? seq_read(seq) : 0;
-    struct job *job = n_jobs ? pop(&done) : NULL;
     struct unixctl_worker_reply *reply;
+    struct job *job;
+    uint64_t seqno;
 
+    if (!n_jobs) {
+        return;
+    }
+    seqno = seq_read(seq);
+    job = pop(&done);
     if (guarded_list_is_empty(&done)) {
         main_seqno = seqno;
     }

@@ -222,17 +222,20 @@ upcall_finish(struct upcall_cost *upcall, uint64_t now)
 {
     if (upcall->waited_ns) {
         struct cost_span *span = &upcall->span;
-        bool operated = span->lapped & (1u << UPCALL_COST_K_OPERATE);
+        uint64_t operate_ns = COST_CLOCK_UNKNOWN;
 
+        if (span->lapped & (1u << UPCALL_COST_K_OPERATE)) {
+            operate_ns = cost_clock_ns(
+                span->entry.stages[UPCALL_COST_K_OPERATE]);
+        }
         cost_entry_add(&span->entry, UPCALL_COST_K_TOTAL, upcall->waited_ns);
         if (span->sampled) {
             cost_entry_add(&span->entry, UPCALL_COST_K_QUEUE,
                            upcall->waited_ns);
         }
-        if (span->sampled && operated) {
+        if (operate_ns != COST_CLOCK_UNKNOWN) {
             cost_entry_add(&span->entry, UPCALL_COST_K_OVERHEAD,
-                           upcall->waited_ns + cost_clock_ns(
-                               span->entry.stages[UPCALL_COST_K_OPERATE]));
+                           upcall->waited_ns + operate_ns);
         }
     }
     cost_span_finish(&upcall->span, now, upcall->span.entry.class, NULL);

@@ -240,7 +240,7 @@ add_record(void *queue_, void *data, size_t size)
         struct record *record = get_record(queue, queue->tail++);
 
         memcpy(record, data, sizeof *record);
-        ++*n_unused(queue, record->hash);
+        *n_unused(queue, record->hash) += 1;
     }
     return 0;
 }
@@ -248,7 +248,7 @@ add_record(void *queue_, void *data, size_t size)
 static void
 use_record(struct upcall_cost_queue *queue, struct record *record)
 {
-    --*n_unused(queue, record->hash);
+    *n_unused(queue, record->hash) -= 1;
     record->ns = 0;
 }
 

@@ -354,9 +354,9 @@ upcall_cost_action_begin(struct upcall_cost *upcall,
 
 /* Stops the upcall for an action with 'userdata' that the userspace datapath
  * started with upcall_cost_action_begin() on 'upcall'.  It was for a packet of
- * 'flow' and led to 'actions'.  'error' is what the upcall callback returned: 0,
- * ENOSPC or EAGAIN if there is nothing to be done with the packet, or another
- * value if the upcall failed.
+ * 'flow' and led to 'actions'.  'error' is what the upcall callback returned:
+ * 0, ENOSPC or EAGAIN if there is nothing to be done with the packet, or
+ * another value if the upcall failed.
  *
  * The time since the latest lap belongs to executing actions. */
 void
@@ -447,8 +447,8 @@ format_flow(const struct flow *flow, struct ds *s)
 }
 
 static void
-put_details(const char *account OVS_UNUSED, const uint64_t *words, struct ds *s,
-            struct json *json)
+put_details(const char *account OVS_UNUSED, const uint64_t *words,
+            struct ds *s, struct json *json)
 {
     const struct upcall_cost_details *details = (const void *) words;
     uint32_t port_no = odp_to_u32(details->flow.in_port.odp_port);

@@ -56,7 +56,10 @@ whole_init(struct whole *w)
 static bool
 add(struct cost_hist *hist, uint64_t value)
 {
-    return cost_hist_record(hist, cost_hist_bucket(value), value);
+    bool highest;
+
+    ovs_assert(cost_hist_record(hist, value, &highest));
+    return highest;
 }
 
 /* The bucket of 'ns', found without cleverness. */

@@ -1518,7 +1518,9 @@ static void
 check_window_pass(struct cost_account *account)
 {
     struct cost_recorder *recorder = cost_recorder_create(account, "main");
-    struct cost_tick ticks[] = { { .number = 1000000 }, { .number = 1000001 } };
+    struct cost_tick ticks[] = {
+        { .number = 1000000 }, { .number = 1000001 },
+    };
     struct cost_book books[ARRAY_SIZE(ticks)];
     const int owner = 0, heir = 0;
 
