@@ -208,6 +208,18 @@ upcall_cost_set_port(struct cost_span *span, uint64_t id, const char *name,
     who->group = bridge;
 }
 
+/* Makes the rule with 'cookie' in 'table' of 'bridge' that of the calling
+ * thread's upcall, if that is a sample. */
+static inline void
+upcall_cost_rule(const char *bridge, uint8_t table, uint64_t cookie)
+{
+    struct cost_span *span = cost_span_current(&upcall_cost_netdev_kind);
+
+    if (span && OVS_UNLIKELY(span->sampled)) {
+        upcall_cost_set_rule(span, bridge, table, cookie);
+    }
+}
+
 /* Makes 'packet' that of 'upcall'. */
 static inline void
 upcall_cost_set_packet(struct upcall_cost *upcall,
