@@ -261,8 +261,6 @@ class Alone(NamedTuple):
 ALONE = [
     Alone("txqueue-0100", ["full, 1000 us", "full, 50 us"],
           ["full, 0 us", "split"]),
-    Alone("txqueue-0120", ["sparse", "vhost"],
-          ["latency, p99", "loaded, p99"]),
     Alone("port_changes-0430", ["port"], ["request"]),
     Alone("port_changes-0441", ["route"], ["request"]),
     Alone("port_changes-0442", ["route"], ["port"]),
@@ -685,8 +683,6 @@ THEIRS = [
            "rules, 0 us", "Mpps"),
     Theirs("5", "4 flows, interval 50 us", "not given", "txqueue",
            "rules, 50 us", "Mpps"),
-    Theirs("5", "few packets to a port", "not given", "txqueue", "sparse",
-           "packets a burst"),
 ]
 
 

@@ -451,10 +451,10 @@ class Trees(unittest.TestCase):
             self.assertEqual(machine.describe_tree(tree)["topics"], "")
             (tree / ".git").mkdir()
             (tree / ".git/ovs-cost.json").write_text(
-                '{"about": {"topics": "fixes tx", "only": "0120"}}')
+                '{"about": {"topics": "fixes tx", "only": "0100"}}')
             facts = machine.describe_tree(tree)
             self.assertEqual((facts["topics"], facts["patches"]),
-                             ("fixes tx", "0120"))
+                             ("fixes tx", "0100"))
 
 
 class HugePages(unittest.TestCase):
