@@ -28,15 +28,12 @@ from pathlib import Path
 from statistics import median
 from typing import Dict, List
 
-from machine import NotHere, describe_tree
-from report import (Context, Result, number, ratio_cells, ratio_line,
-                    table)
-from stats import ratio
-from switch import Failed, Process, wait_until
+from bench.machine import NotHere, describe_tree
+from bench.report import Context, Result
+from tools.switch import Failed, Process, wait_until
 
 SIZES = (64, 256, 1024)
 N_ROUNDS = 10                   # In each process.
-GOAL = 5                        # Times faster, with most devices.
 CASES = ("one device", "all devices")
 
 
@@ -133,7 +130,6 @@ def count_calls(namespace: Namespace, program: Path) -> List[int]:
 
 def run(context: Context) -> List[Result]:
     """Runs the benchmark; returns what it measured."""
-    args = context.args
     if os.geteuid():
         raise NotHere("it takes root")
     if not shutil.which("strace"):
@@ -152,7 +148,7 @@ def run(context: Context) -> List[Result]:
             times[size] = {name: [] for name in programs}
             calls[size] = {name: count_calls(namespace, program)
                            for name, program in programs.items()}
-            for k in range(args.pairs):
+            for k in range(context.choose("pairs", 9, 2)):
                 names = sorted(programs, reverse=bool(k % 2))
                 for name in names:
                     times[size][name].append(measure(namespace,
@@ -167,39 +163,4 @@ def run(context: Context) -> List[Result]:
                                     for tree, values in times[size].items()}),
                 Result(name, "calls", {tree: [values[i]] for tree, values
                                        in calls[size].items()})]
-    print(table(HEADER, rows(results)))
-    print()
-    found = {(r.case, r.unit): r for r in results}
-    for i, case in enumerate(CASES):
-        few, *_, many = (found[f"{case}, {size}", "us"] for size in SIZES)
-        faster = many.ratio("stock", "patched")
-        note = ""
-        if not i:
-            note = (f"at least {GOAL} times faster" if faster.low >= GOAL
-                    else f"less than {GOAL} times faster")
-        print(ratio_line(f"stock/patched, {case}", faster, None, note,
-                         judge=False))
-        print(ratio_line(f"patched, {SIZES[-1]}/{SIZES[0]}, {case}",
-                         ratio(many.values["patched"], few.values["patched"]),
-                         None, "", judge=False))
     return results
-
-
-HEADER = ["us a device", "veths", "stock", "patched", "faster", "interval",
-          "confidence", "calls", "pairs"]
-
-
-def rows(results: List[Result]) -> List[List[str]]:
-    """Returns the rows of a table with HEADER."""
-    calls = {r.case: r.values for r in results if r.unit == "calls"}
-    found = []
-    for r in results:
-        case, size = r.case.split(", ")
-        if r.unit == "us" and case in CASES:
-            found.append([
-                case, f"{int(size):,}",
-                *(number(median(us), 1) for us in r.values.values()),
-                *ratio_cells(r.ratio("stock", "patched"), 1),
-                ", ".join(str(n) for n, in calls[r.case].values()),
-                str(len(r.values["stock"]))])
-    return found

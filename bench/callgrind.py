@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
-from machine import Threads
-from switch import Failed, Switch, wait_until
+from bench.machine import Threads
+from tools.switch import Failed, Switch, wait_until
 
 # The source files of the accounting.
 OURS = re.compile(r"/(\w+-)?cost(-\w+)?\.[ch]$")

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from machine import Cores, Threads
-from switch import Failed, Switch
+from bench.machine import Cores, Threads
+from tools.switch import Failed, Switch
 
 
 class DpdkSwitch(Switch):

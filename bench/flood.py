@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many instructions it takes to have many idle ports.
 
-ovs-vswitchd runs under valgrind's callgrind with a bridge of N ports, of the
-kinds dummy, tap (type=internal in the userspace datapath) and veth, and one
-flow, whose action is to flood, or, where the kernel would send packets of its
-own, to drop.  What is counted are instructions of the main thread within
-bridge_run() and bridge_wait(), for
+ovs-vswitchd runs under valgrind's callgrind with a bridge of N dummy ports and
+one flow, whose action is to flood.  What is counted are instructions of the
+main thread within bridge_run() and bridge_wait(), for
 
 wake-up   one iteration of the main loop, which polls all ports: the average of
           those that requests of ovs-appctl take that do nothing;
@@ -13,8 +11,7 @@ stats     a request that sets the clock, which stands still, forward by 5 s, so
           that the statistics of all ports are read.  None have changed.
 flood     a packet that a port receives and that goes to all others; its flow
           is there already.  Another process counts this, only within
-          dpif_netdev_run(), which polls, looks up and sends.  (Dummy ports
-          only.)
+          dpif_netdev_run(), which polls, looks up and sends.
 
 N requests and 3 N, subtracted, leave out what does not depend on their number.
 How often the main loop runs for a request is not always the same, so the
@@ -29,20 +26,18 @@ from __future__ import annotations
 
 import itertools
 import re
-import subprocess
+import shutil
 import time
 from pathlib import Path
-from statistics import median
 from typing import Dict, List, Tuple
 
-from callgrind import CallgrindSwitch, Count, parse_profile
-from machine import NotHere
-from packets import make_packet
-from report import Context, Result, table
-from switch import Failed
+from bench.callgrind import CallgrindSwitch, Count, parse_profile
+from bench.machine import NotHere
+from bench.packets import make_packet
+from bench.report import Context, Result
+from tools.switch import Failed
 
 PORTS = (100, 1000, 3000)
-OVS_TYPE = {"dummy": "dummy", "tap": "internal", "veth": '""'}
 N_REQUESTS = 10
 # Bursts that are timed, of each port, after which memory need not be allocated
 # for most times, and few are among the slowest.  If one in TIMED is, they take
@@ -55,20 +50,16 @@ TIMED = 4
 CASES = {"stats": (["bridge_run", "bridge_wait"], "ovsdb_idl_run"),
          "flood": (["dpif_netdev_run"], "tnl_port_map_run")}
 
-# Of a tree that has accounting: "other_config:cost-accounting", and what the
-# result calls those of the instructions that are of accounting.
+# Of a tree that has accounting: "other_config:cost-accounting".
 VARIANTS = {"off": "false", "patched": "true"}
-OURS = {"off": "accounting off", "patched": "accounting"}
-# Of "accounting", what histograms took to grow.
-GROWTH = "growth"
 
 
 class FloodSwitch(CallgrindSwitch):
     """A switch under callgrind that floods.  Counts what happens in 'case', a
     key of CASES."""
 
-    def __init__(self, tree: Path, directory: Path, kind: str,
-                 n_ports: int, case: str) -> None:
+    def __init__(self, tree: Path, directory: Path, n_ports: int,
+                 case: str) -> None:
         functions, self.iteration = CASES[case]
         self.floods = case == "flood"
         super().__init__(tree, directory, functions,
@@ -76,20 +67,14 @@ class FloodSwitch(CallgrindSwitch):
         self.timeout = 1800
         self.start_database()
         self.vsctl("--no-wait", "add-br", "br0", "--", "set", "Bridge", "br0",
-                   "datapath_type="
-                   + ("dummy" if kind == "dummy" else "netdev"),
-                   "fail-mode=secure", "--", "set", "Open_vSwitch", ".",
+                   "datapath_type=dummy", "fail-mode=secure", "--",
+                   "set", "Open_vSwitch", ".",
                    "other_config:stats-update-interval=5000",
                    "other_config:max-idle=3600000",
                    "other_config:max-revalidator=3600000")
         self.start()
-        if kind == "veth":
-            self.ip(*(line for i in range(n_ports) for line in (
-                f"link add p{i} type veth peer name q{i}",
-                f"link set q{i} up")))
-        self.add_ports((f"p{i}" for i in range(n_ports)),
-                       f"type={OVS_TYPE[kind]}")
-        self.add_flows("actions=" + ("flood" if kind == "dummy" else "drop"))
+        self.add_ports((f"p{i}" for i in range(n_ports)), "type=dummy")
+        self.add_flows("actions=flood")
         self.appctl("time/stop")
         self.instrument()
 
@@ -174,24 +159,16 @@ class FloodSwitch(CallgrindSwitch):
 
 
 def run(context: Context) -> List[Result]:
-    if subprocess.run(["which", "valgrind"], stdout=subprocess.DEVNULL,
-                      check=False).returncode:
+    if not shutil.which("valgrind"):
         raise NotHere("there is no valgrind")
-    rows = []
     results: List[Result] = []
-    kinds = context.args.kinds or OVS_TYPE
-    if not OVS_TYPE.keys() >= set(kinds):
-        raise NotHere("it takes ports of kinds " + ", ".join(OVS_TYPE))
-    for kind, n_ports in itertools.product(kinds,
-                                           context.args.ports or PORTS):
-        counts: Dict[str, Dict[str, List[float]]] = {}
+    for n_ports in context.args.ports or PORTS:
+        counts: Dict[str, Dict[str, List[Count]]] = {}
         for case, n, (name, tree) in itertools.product(
-                CASES, range(context.args.rounds),
+                CASES, range(context.choose("rounds", 3, 1)),
                 (("stock", context.stock), ("patched", context.ovs))):
-            if case == "flood" and kind != "dummy":
-                continue
-            where = context.directory / f"{name}-{kind}-{n_ports}-{case}-{n}"
-            with FloodSwitch(tree, where, kind, n_ports, case) as switch:
+            where = context.directory / f"{name}-{n_ports}-{case}-{n}"
+            with FloodSwitch(tree, where, n_ports, case) as switch:
                 variants = switch.variants() if name == "patched" else []
                 for variant in variants[::1 - n % 2 * 2] or [name]:
                     if variants:
@@ -202,28 +179,18 @@ def run(context: Context) -> List[Result]:
                     if case == "stats":
                         values["wake-up"] = wake_up
                     for what, value in values.items():
-                        lists = counts.setdefault(what, {})
-                        lists.setdefault(variant, []).append(value.total)
-                        if variants:
-                            lists.setdefault(OURS[variant], []).append(
-                                value.ours)
-                        if variants and variant == "patched":
-                            lists.setdefault(GROWTH, []).append(value.growth)
-            context.progress(f"{n_ports:,} {kind}, {name}: {case}")
-        for what, by_variant in counts.items():
-            results.append(Result(f"{what}, {kind} {n_ports}", "instructions",
-                                  by_variant))
-            stock = median(by_variant["stock"])
-            for variant in [v for v in VARIANTS if v in by_variant]:
-                patched = median(by_variant[variant])
-                rows.append([what, kind, f"{n_ports:,}", f"{stock:,.0f}",
-                             "off" if variant == "off" else "",
-                             f"{patched:,.0f}", f"{patched / stock:.4f}",
-                             *(f"{median(by_variant[of]):,.0f}"
-                               if of in by_variant else "" for of in
-                               (OURS[variant],
-                                GROWTH if variant == "patched" else ""))])
-    print(table(["instructions", "kind", "ports", "stock", "accounting",
-                 "patched", "ratio", "of accounting", "of that, growth"],
-                rows))
+                        counts.setdefault(what, {}).setdefault(
+                            variant, []).append(value)
+            context.progress(f"{n_ports:,} ports, {name}: {case}")
+        for what, found in counts.items():
+            case = f"{what}, {n_ports:,} dummy ports"
+            results.append(Result(case, "instructions", {
+                name: [count.total for count in values]
+                for name, values in found.items()}))
+            if "off" in found:
+                pairs = [*zip(found["patched"], found["off"])]
+                results.append(Result(case, "instructions a port", {
+                    "accounting": [(on.ours - off.ours - on.growth) / n_ports
+                                   for on, off in pairs],
+                    "growth": [on.growth / n_ports for on, _ in pairs]}))
     return results

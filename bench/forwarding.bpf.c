@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Forwards packets to one of two devices, for bench/forwarding: to that with
+ * Forwards packets to one of two devices, for bench/forwarding.py: to that with
  * the index OUT1 if the last byte of the destination address is 2, to OUT2 if
  * it is 3. */
 

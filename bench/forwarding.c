@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sends packets for bench/forwarding:
+ * Sends packets for bench/forwarding.py:
  *
  *     forwarding DEVICE RATE SECONDS DESTINATIONS
  *

@@ -24,15 +24,14 @@ import re
 import shutil
 import signal
 from pathlib import Path
-from statistics import median
-from typing import Dict, List, Tuple
+from typing import Dict, List
 
-from callgrind import CallgrindSwitch, Count, parse_profile
-from machine import NotHere
-from packets import make_packet
-from report import Context, Result, ratio_line, table
-from switch import Failed, Switch, wait_until
-from upcalls import COMPARISONS, OFF, STOCK, VARIANTS, Variant
+from bench.callgrind import CallgrindSwitch, Count, parse_profile
+from bench.machine import NotHere
+from bench.packets import make_packet
+from bench.report import Context, Result
+from bench.upcalls import STOCK, VARIANTS, Variant
+from tools.switch import Failed, wait_until
 
 N_WARM_UP = 100                         # Packets.
 N_PACKETS = 200                         # And five times that.
@@ -113,18 +112,11 @@ class CountedSwitch(CallgrindSwitch):
         return Count(*((b - a) / (N_PACKETS * 4) for a, b in zip(few, many)))
 
 
-def clock(switch: Switch) -> str:
-    match = re.search(r"clock (\w+)", switch.appctl("upcall/cost-show"))
-    return match.group(1) if match else "unknown"
-
-
-def run_switches(context: Context
-                 ) -> Tuple[Dict[str, List[Count]], str]:
+def run_switches(context: Context) -> Dict[str, List[Count]]:
     counts: Dict[str, List[Count]] = {v.name: [] for v in VARIANTS}
-    n_rounds = context.args.rounds
+    n_rounds = context.choose("rounds", 5, 1)
     trees = ((context.stock, [STOCK]),
              (context.ovs, [v for v in VARIANTS if v.patched]))
-    clock_name = ""
     for tree, variants in trees:
         where = context.directory / variants[0].name
         with CountedSwitch(tree, where) as switch:
@@ -136,9 +128,7 @@ def run_switches(context: Context
                     counts[variant.name].append(switch.measure(variant))
                 context.progress(f"{tree.name}: round {number + 1} of "
                                  f"{n_rounds}")
-            if variants[0] != STOCK:
-                clock_name = clock(switch)
-    return counts, clock_name
+    return counts
 
 
 def run(context: Context) -> List[Result]:
@@ -148,31 +138,8 @@ def run(context: Context) -> List[Result]:
         if not shutil.which(program):
             raise NotHere(f"there is no {program}")
 
-    counts, clock_name = run_switches(context)
-    base = median(c.total for c in counts[OFF.name])
-    rows = []
-    for variant in VARIANTS:
-        totals = [c.total for c in counts[variant.name]]
-        ours = median(c.ours for c in counts[variant.name])
-        rows.append([variant.name, f"{median(totals):,.0f}",
-                     f"{min(totals):,.0f}", f"{max(totals):,.0f}",
-                     f"{ours:,.0f}", f"{ours / base:.2%}"])
-    print(table(["instructions per upcall", "median", "min", "max",
-                 "accounting", "share"], rows))
-    print()
-
-    result = Result("an upcall", "instructions", {
-        name: [c.total for c in values] for name, values in counts.items()})
-    accounting = Result("of accounting", "instructions", {
-        name: [c.ours for c in values] for name, values in counts.items()})
-    for name, above, below, budget in COMPARISONS:
-        if above not in counts:
-            continue
-        ours = [median(accounting.values[v]) for v in (above, below)]
-        print(ratio_line(name, result.ratio(above, below), budget,
-                         f"{ours[0] - ours[1]:+6.0f} in accounting",
-                         judge=False))
-    if clock_name != "tsc":
-        print(f"  Under valgrind the clock is {clock_name}, whose "
-              "instructions are counted, too.")
-    return [result, accounting]
+    counts = run_switches(context)
+    return [Result(case, "instructions", {
+        name: [of(c) for c in found] for name, found in counts.items()})
+        for case, of in (("an upcall", lambda c: c.total),
+                         ("of accounting", lambda c: c.ours))]

@@ -13,9 +13,10 @@ import shutil
 from pathlib import Path
 from typing import Dict, List
 
-from machine import Cores
-from report import Context, Result
-from upcalls import Storm, StormSwitch, Upcalls, VARIANTS, check_trees, order
+from bench.machine import Cores
+from bench.report import Context, Result
+from bench.upcalls import (VARIANTS, Storm, StormSwitch, Upcalls, check_trees,
+                           order)
 
 
 class Learning(Upcalls):
@@ -26,7 +27,7 @@ class Learning(Upcalls):
         for variant in order(number):
             tree = self.context.ovs if variant.patched else self.context.stock
             where = self.context.directory / "switch"
-            with StormSwitch(tree, where, capture, self.args.flows,
+            with StormSwitch(tree, where, capture, self.n_flows,
                              cores) as switch:
                 switch.set_up()
                 storms[variant.name].append(switch.storm(variant))

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
-from switch import Failed
+from tools.switch import Failed
 
 CPUS = Path("/sys/devices/system/cpu")
 HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")

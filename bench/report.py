@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of benchmarks: how they are printed, written and read."""
+"""The results of benchmarks: how they are written and read, and the tables
+that are made from them."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import math
+import shlex
 import time
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
 
-import machine
-from stats import Ratio, describe_interval, ratio, verdict
+from bench import machine
+from bench.stats import Ratio, ratio
 
 
 class Result(NamedTuple):
@@ -35,6 +38,11 @@ class Context:
     directory: Path             # For temporary files.
     args: argparse.Namespace
     started: float = 0.0
+
+    def choose(self, option: str, usual: int, quick: int) -> int:
+        """Returns the value of an option, or its default."""
+        return (getattr(self.args, option)
+                or (quick if self.args.quick else usual))
 
     def progress(self, message: str) -> None:
         """Says what is going on, unless that is not wanted."""
@@ -70,12 +78,12 @@ def as_json(results: Dict[str, List[Result]], **about: object) -> str:
     return "{" + ",\n".join(lines) + "}\n"
 
 
-def write_json(path: Path, command: str, args: Sequence[str],
-               trees: Dict[str, Path], results: Dict[str, List[Result]],
-               **about: object) -> None:
-    """Writes what 'command' with 'args' has measured of 'trees'."""
+def write_json(path: Path, command: str, trees: Dict[str, Path],
+               results: Dict[str, List[Result]], **about: object) -> None:
+    """Writes what 'command' has measured of 'trees'."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(as_json(results, **{
-        "command": " ".join([command, *args]),
+        "command": command,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "commit": machine.describe_commit(),
         "machine": machine.describe(),
@@ -92,59 +100,149 @@ def read_json(path: Path) -> Dict[str, Any]:
     return data
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns an aligned table: the first column to the left, the others to
-    the right."""
-    widths = [max(len(row[i]) for row in [header, *rows])
-              for i in range(len(header))]
-    lines = []
-    for row in [header, *rows]:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width)
-                  for cell, width in zip(row[1:], widths[1:])]
-        lines.append("  " + "  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
-def number(value: float, digits: int) -> str:
-    """Returns 'value' with 'digits' decimals, less those that a result does
-    not have."""
-    if value:
-        digits = min(digits,
-                     max(4 - math.floor(math.log10(abs(value))), 0))
+def number(value: float, digits: int = 3) -> str:
+    """Returns 'value' with four significant digits, but at most 'digits'
+    decimals, and no less than all digits of its whole part."""
+    digits = min(digits, max(3 - math.floor(math.log10(abs(value))), 0)) \
+        if value else 0
     return f"{value:,.{digits}f}"
 
 
-def ratio_cells(r: Ratio, digits: int = 3) -> List[str]:
-    """Returns the cells of a table that a ratio has: its median, the interval,
-    and how often that is right, never rounded up."""
-    return [f"{r.median:.{digits}f}",
-            f"{r.low:.{digits}f} to {r.high:.{digits}f}",
-            f"{int(r.coverage * 1000) / 10:.1f}%"]
+class Table(NamedTuple):
+    header: List[str]
+    rows: List[List[str]]
+
+    def narrow(self) -> Table:
+        """Returns this without columns that say the same in each row: what
+        that is, is in a header instead."""
+        header, kept, corner = list(self.header), [], []
+        for i, name in enumerate(self.header):
+            values = {row[i] for row in self.rows} - {""}
+            if len(values) > 1 or values and name not in (
+                    "case", "unit", "variant", "against", "coverage"):
+                kept.append(i)
+            elif name == "coverage":
+                header[i - 1] += f" ({''.join(values)})"
+            elif name in ("variant", "against"):
+                header[i + 1] = "".join(values) or header[i + 1]
+            else:
+                corner += values
+        header[kept[0]] = ", ".join(corner) or {"case": ""}.get(
+            header[kept[0]], header[kept[0]])
+        return Table([header[i] for i in kept],
+                     [[row[i] for i in kept] for row in self.rows])
+
+    def markdown(self) -> str:
+        lines = [self.header, ["---"] * len(self.header), *self.rows]
+        return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+    def rst(self) -> str:
+        widths = [max(map(len, column))
+                  for column in zip(self.header, *self.rows)]
+        rule = " ".join("=" * width for width in widths)
+        lines = [" ".join(cell.ljust(width) for cell, width
+                          in zip(line, widths)).rstrip()
+                 for line in [self.header, *self.rows]]
+        return "\n".join([rule, lines[0], rule, *lines[1:], rule]) + "\n"
 
 
-def times_less(unit: str, results: Sequence[Result],
-               note: Callable[[str, Ratio], str]) -> str:
-    """Returns what each tree takes, and how many times less it is than stock;
-    'note' returns what to say of a case."""
-    trees = "stock", "patched"
-    ratios = {r.case: r.ratio("stock", "patched") for r in results}
-    return "\n".join([
-        table([unit, *trees],
-              [[r.case, *(f"{median(r.values[tree]):.2f}"
-                          for tree in trees)] for r in results]), "",
-        *(ratio_line(f"stock/patched, {case}", r, None, note(case, r),
-                     judge=False) for case, r in ratios.items())])
+def ratios(results: Iterable[Result], pairs: Sequence[str]) -> Table:
+    """A row for each result and each of 'pairs', variants "A/B" that it
+    has."""
+    rows = []
+    for r in results:
+        for above, below in (pair.split("/") for pair in pairs):
+            if above in r.values and below in r.values:
+                found = r.ratio(above, below)
+                digits = (2 if found.median >= 10 else
+                          3 if found.high - found.low > 0.005 else 4)
+                rows.append([
+                    r.case, r.unit, above, number(median(r.values[above])),
+                    below, number(median(r.values[below])),
+                    f"{found.median:.{digits}f}",
+                    f"{found.low:.{digits}f} to {found.high:.{digits}f}",
+                    f"{int(found.coverage * 1000) / 10:.1f}%",
+                    f"{median(differences(r, above, below)):+,.0f}"
+                    if r.unit == "ns" else ""])
+    return Table(["case", "unit", "variant", "median", "against", "median",
+                  "ratio", "interval", "coverage", "difference"], rows)
 
 
-def ratio_line(name: str, r: Ratio, budget: Optional[float],
-               note: str = "", judge: bool = True) -> str:
-    """Returns the line that tells the result of a comparison."""
-    words = [f"  ratio  {name:<13} {r.median:6.3f}  "
-             + describe_interval(f"{r.low:.3f}", f"{r.high:.3f}",
-                                 r.coverage)]
-    if note:
-        words.append(note)
-    if judge:
-        words.append(verdict(r, budget))
-    return "  ".join(words)
+def differences(r: Result, above: str, below: str) -> List[float]:
+    return [a - b for a, b in zip(r.values[above], r.values[below])]
+
+
+def spread(results: Iterable[Result]) -> Table:
+    """A row for each variant of each result: median, least and most."""
+    return Table(["case", "variant", "unit", "median", "least", "most"],
+                 [[r.case, name, r.unit, *(number(of(values))
+                                           for of in (median, min, max))]
+                  for r in results for name, values in r.values.items()])
+
+
+def cells(results: Iterable[Result], by: str) -> Table:
+    """A row for each "case", "unit" or "variant", as 'by' says, or several of
+    them, with a plus; a column for each of what is left."""
+    names = ("case", "unit", "variant")
+    found: Dict[str, Dict[str, str]] = {}
+    columns: Dict[str, None] = {}
+    for r in results:
+        for variant, values in r.values.items():
+            key = dict(zip(names, (r.case, r.unit, variant)))
+            row = ", ".join(key[name] for name in by.split("+"))
+            column = ", ".join(key[name] for name in names
+                               if name not in by.split("+"))
+            columns[column] = None
+            found.setdefault(row, {})[column] = (
+                values[0] if isinstance(values[0], str)
+                else number(median(values)))
+    # What all columns say is said once.
+    words = [column.split(", ") for column in columns]
+    common = [word for word in words[0] if all(word in w for w in words)] \
+        if len(words) > 1 else []
+    return Table(
+        [", ".join(common), *(", ".join(w for w in column if w not in common)
+                              for column in words)],
+        [[row, *(of.get(column, "") for column in columns)]
+         for row, of in found.items()])
+
+
+# How the results of a benchmark are shown: the kind of table, and arguments.
+# "case=PATTERN" and "unit=PATTERN" choose results.
+TABLES = {
+    "addrs": "ratios stock/patched unit=us",
+    "batches": "ratios 32/64 16/64 1/64 ovs/stock unit=ns",
+    "ct": "cells case",
+    "fleet": "cells case",
+    "flood": "ratios off/stock patched/off",
+    "forwarding": "cells case+variant",
+    "histogram": "spread",
+    "instructions": "cells variant",
+    "kernel": "ratios off/stock on/off on/stock queue/on trace/stock",
+    "learning": "ratios off/stock on/stock on/off every/off",
+    "memory": "cells case",
+    "pods": "ratios stock/patched unit=cpu*",
+    "port_changes": "ratios stock/patched",
+    "recording": "cells unit+variant",
+    "reports": "spread",
+    "stats_loop": "ratios stock/patched",
+    "txqueue": "ratios patched/stock unit=Mpps",
+    "upcalls": "ratios off/stock on/stock on/off every/off uprobes/beside",
+    "usdt": "ratios with/without attached/with cost/with",
+}
+
+
+def make_table(benchmark: str, results: Iterable[Result],
+               spec: str = "") -> Table:
+    """Returns the table of 'results' that 'spec' describes."""
+    kind, *words = shlex.split(spec or TABLES[benchmark])
+    for word in [w for w in words if "=" in w]:
+        field, pattern = word.split("=", 1)
+        words.remove(word)
+        results = [r for r in results
+                   if fnmatchcase(getattr(r, field), pattern)]
+    table = (ratios(results, words) if kind == "ratios" else
+             cells(results, *words) if kind == "cells" else spread(results))
+    if not table.rows:
+        raise ValueError(f"{benchmark} has nothing for '{spec}'")
+    return table.narrow()

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 from statistics import median
-from typing import NamedTuple, Optional, Sequence
+from typing import NamedTuple, Sequence
 
 CONFIDENCE = 0.95
-MIN_PAIRS = 9                   # With fewer, there is no verdict.
 
 
 class Interval(NamedTuple):
@@ -56,26 +55,3 @@ def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
         raise ValueError("pairs are needed")
     ratios = [a / b for a, b in zip(above, below)]
     return Ratio(len(ratios), median(ratios), *interval(ratios))
-
-
-def describe_interval(low: str, high: str, covers: float) -> str:
-    """Returns the interval from 'low' to 'high' in words."""
-    return f"[{low}, {high}] {math.floor(covers * 1000) / 10:.1f}%"
-
-
-def verdict(r: Ratio, budget: Optional[float]) -> str:
-    """Returns what 'r' says, in words.  'budget' is how much above 1 it may
-    be; None if there is to be no difference that can be measured."""
-    if r.n < MIN_PAIRS:
-        return f"too few pairs to tell ({r.n})"
-    if budget is None:
-        if r.low <= 1 <= r.high:
-            return "within noise"
-        return "lower than noise explains" if r.high < 1 \
-            else "higher than noise explains"
-    limit = f"{budget:.0%}"
-    if r.median > 1 + budget:
-        return f"over {limit}"
-    if r.high > 1 + budget:
-        return f"within {limit}, but not by its interval"
-    return f"within {limit}"

@@ -39,15 +39,14 @@ from pathlib import Path
 from statistics import median
 from typing import Dict, List, NamedTuple
 
-from machine import NotHere, Threads, has_kernel_datapath, read
-from report import Context, Result, times_less
-from runner import take_turns
-from switch import Failed, Switch, wait_until
+from bench.machine import NotHere, Threads, has_kernel_datapath, read
+from bench.report import Context, Result
+from bench.runner import take_turns
+from tools.switch import Failed, Switch, wait_until
 
 N_PORTS = 1024
 N_ROUNDS = 10                   # In each measurement.
 INTERVAL = 5000                 # The least stats-update-interval, ms.
-GOAL = 5                        # Times faster.
 KINDS = ("dummy", "veth", "tap", "kernel")
 COUNTERS = ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes")
 
@@ -242,9 +241,4 @@ def run(context: Context) -> List[Result]:
             continue
         results += [Result(f"{kind}, {what}", "ms", values)
                     for what, values in run_kind(context, kind).items()]
-    if results:
-        print(times_less("ms", results, lambda case, r: (
-            "" if not case.endswith("idle loop") else
-            f"{'at least' if r.median >= GOAL else 'less than'} {GOAL} times "
-            "faster")))
     return results

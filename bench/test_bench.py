@@ -13,16 +13,11 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-sys.dont_write_bytecode = True
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
-import callgrind                                               # noqa: E402
-import figures                                                 # noqa: E402
-import machine                                                 # noqa: E402
-import packets                                                 # noqa: E402
-import stats                                                   # noqa: E402
-import upcalls                                                 # noqa: E402
-from report import (Result, as_json, number, read_json,        # noqa: E402
-                    rounded, table)
+if not __package__:
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from bench import callgrind, figures, machine, packets, report, stats, upcalls
+from bench.report import Result, as_json, number, read_json, rounded
 
 
 class Stats(unittest.TestCase):
@@ -58,8 +53,6 @@ class Stats(unittest.TestCase):
         self.assertEqual(stats.interval(range(11))[:2], (1, 9))
         self.assertEqual(stats.interval(range(12))[:2], (2, 9))
         self.assertEqual(stats.interval([5]), (5, 5, 0))
-        self.assertEqual(stats.describe_interval("1", "2", 511 / 512),
-                         "[1, 2] 99.8%")
 
     def test_ratio(self) -> None:
         r = stats.ratio([10.1, 20.4, 30.3], [10, 20, 30])
@@ -70,25 +63,6 @@ class Stats(unittest.TestCase):
         self.assertEqual(r.coverage, 0.75)
         self.assertRaises(ValueError, stats.ratio, [1], [1, 2])
         self.assertRaises(ValueError, stats.ratio, [], [])
-
-    def test_verdict(self) -> None:
-        def verdict(values, budget):
-            return stats.verdict(stats.ratio(values, [1] * len(values)),
-                                 budget)
-        same = [0.98, 0.99, 1.0, 1.01, 1.02, 0.99, 1.01, 1.0, 1.01]
-        self.assertEqual(verdict(same, None), "within noise")
-        self.assertEqual(verdict([1.01] * 8 + [0.9], None),
-                         "higher than noise explains")
-        self.assertEqual(verdict([0.99] * 9, None),
-                         "lower than noise explains")
-        self.assertEqual(verdict([1.01] * 7 + [0.9] * 2, None),
-                         "within noise")
-        self.assertEqual(verdict([1.01] * 8, None),
-                         "too few pairs to tell (8)")
-        self.assertEqual(verdict([1.005] * 9, 0.01), "within 1%")
-        self.assertEqual(verdict([1.02] * 9, 0.01), "over 1%")
-        self.assertEqual(verdict([1.0] * 5 + [1.05] * 4, 0.03),
-                         "within 3%, but not by its interval")
 
 
 class Upcalls(unittest.TestCase):
@@ -188,259 +162,169 @@ totals: 190
         self.assertEqual(count, callgrind.Count(190, 190, 90))
 
 
-class Figures(unittest.TestCase):
-    ABOUT = {
-        "command": "bench/run STOCKDIR OVSDIR upcalls", "date": "2026-01-02",
-        "commit": "0123456789ab",
-        "machine": {"cpu": "CPU", "cores": 2, "virtual": True,
-                    "kernel": "6.1"},
-        "trees": {"ovs": {"compiler": "gcc 12", "CFLAGS": "-O2",
-                          "topics": "fixes"}}}
-    RESULTS = {"upcalls": [Result("an upcall", "ns", {
+class Tables(unittest.TestCase):
+    RESULTS = [Result("an upcall", "ns", {
         "stock": [3210.0] * 9, "off": [3000.0] * 9,
         "on": [3000 * r for r in (1.002, 1.003, 1.004, 1.005, 1.0096, 1.011,
-                                  1.012, 1.015, 1.02)]})]}
-    CELLS = ["on/off", "1.010", "1.003 to 1.015", "+29 ns"]
+                                  1.012, 1.015, 1.02)]})]
 
-    def replace(self, name: str, text: str) -> str:
-        with tempfile.TemporaryDirectory() as directory:
-            results = Path(directory)
-            for run in "upcalls", "upcalls-2":
-                (results / f"{run}.json").write_text(
-                    as_json(self.RESULTS, **self.ABOUT))
-            with mock.patch.object(figures, "RESULTS", results), \
-                    mock.patch.object(figures, "TOP", results):
-                return figures.replace(results / name, text)
+    def table(self, benchmark: str, results, spec: str = "") -> list:
+        table = report.make_table(benchmark, results, spec)
+        return [table.header, *table.rows]
 
-    def test_replace(self) -> None:
-        for name, begin, end, row in (
-                ("x.md", "<!-- figures: upcalls -->",
-                 "<!-- end of figures -->", f"| {' | '.join(self.CELLS)} |"),
-                ("x.rst", ".. figures: upcalls-2", ".. end of figures", "")):
-            old = f"one\n\n{begin}\nOld.\n{end}\n\ntwo\n"
-            new = self.replace(name, old)
-            lines = new.splitlines()
-            self.assertEqual(lines[:3] + lines[-3:],
-                             ["one", "", begin, end, "", "two"])
+    def test_ratios(self) -> None:
+        self.assertEqual(self.table("upcalls", self.RESULTS), [
+            ["an upcall, ns", "median", "against", "median", "ratio",
+             "interval (96.0%)", "difference"],
+            ["off", "3,000", "stock", "3,210", "0.9346", "0.9346 to 0.9346",
+             "-210"],
+            ["on", "3,029", "stock", "3,210", "0.944", "0.937 to 0.949",
+             "-181"],
+            ["on", "3,029", "off", "3,000", "1.010", "1.003 to 1.015",
+             "+29"]])
+        pairs = {"stock": [2.0, 2.0, 40.0], "patched": [3.0, 1.0, 60.0]}
+        self.assertEqual(self.table("port_changes", [
+            Result("port", "ms", pairs), Result("route", "ms", pairs)]), [
+            ["ms", "stock", "patched", "ratio", "interval (75.0%)"],
+            *[[case, "2.000", "3.000", "0.667", "0.667 to 2.000"]
+              for case in ("port", "route")]])
+
+    def test_spread(self) -> None:
+        self.assertEqual(self.table("reports", [
+            Result("tx", "us", {"patched": [50, 1060, 60]}),
+            Result("all", "us", {"patched": [1]})]), [
+            ["us", "median", "least", "most"],
+            ["tx", "60.00", "50.00", "1,060"],
+            ["all", "1.000", "1.000", "1.000"]])
+
+    def test_cells(self) -> None:
+        results = [Result(case, unit, {"patched": [value], "stock": [7]})
+                   for case in ("plain", "nat") for unit, value in (
+                       ("us, parse", 0.25), ("us, total", 12))]
+        self.assertEqual(self.table("ct", results, "cells case"), [
+            ["us", "parse, patched", "parse, stock", "total, patched",
+             "total, stock"],
+            *[[case, "0.250", "7.000", "12.00", "7.000"]
+              for case in ("plain", "nat")]])
+        self.assertEqual(self.table(
+            "ct", results, "cells case+variant case=nat unit=*total"), [
+            ["", "us, total"], ["nat, patched", "12.00"],
+            ["nat, stock", "7.000"]])
+        self.assertRaises(ValueError, self.table, "ct", results,
+                          "spread case=x")
+
+
+class Figures(unittest.TestCase):
+    """Figures in documents, with a made-up result."""
+
+    SOURCES = """\
+measure again
+  [measure again]
+    old
+*
+  [limit]
+    95%
+x.md
+  [upcalls]
+    takes {on - off} ns ({on/off %}%) of {stock
+        k} us
+  [theirs: a talk]
+    169 and 181 ms; 7 kB
+"""
+
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.top = Path(directory.name)
+        (self.top / "figures.txt").write_text(self.SOURCES)
+        for name in ("TOP", "RESULTS"):
+            patch = mock.patch.object(figures, name, self.top)
+            patch.start()
+            self.addCleanup(patch.stop)
+        patch = mock.patch.object(figures, "SOURCES",
+                                  self.top / "figures.txt")
+        patch.start()
+        self.addCleanup(patch.stop)
+        (self.top / "upcalls.json").write_text(as_json(
+            {"upcalls": Tables.RESULTS}, commit="0123456789ab-dirty"))
+
+    def renew(self, text: str, name: str = "x.md") -> tuple:
+        said: list = []
+        again, sources = figures.read_sources()
+        self.assertEqual(again, ["old"])
+        return figures.renew(name, text, sources, said), said
+
+    GOOD = ("It takes 29 ns (1.0%) of\n3.2 us. Theirs: 169 and\n181 ms, "
+            "`8 kB`, 7 kB, 95%.\n\n    9 ns\n")
+
+    def test_phrases(self) -> None:
+        self.assertEqual(self.renew(self.GOOD), (self.GOOD, []))
+        new, said = self.renew(self.GOOD.replace("29 ns", "45 ns"))
+        self.assertEqual(new, self.GOOD)
+        self.assertEqual(said[0][:11], "45 is 29: t")
+        _, said = self.renew(self.GOOD.replace("7 kB", "8 kB") + "\n1.013\n")
+        self.assertEqual(said, [
+            "8 kB has no source in bench/figures.txt",
+            "1.013 has no source in bench/figures.txt", "it has no 7 kB"])
+        _, said = self.renew("")
+        self.assertEqual(said[0][:16], "it says 0 times:")
+
+    def test_blocks(self) -> None:
+        for begin, end in (("<!-- figures: upcalls -->",
+                            "<!-- end of figures -->"),
+                           (".. figures: upcalls spread",
+                            ".. end of figures")):
+            name = "x.rst" if begin[0] == "." else "y.md"
+            new, said = self.renew(f"{begin}\nOld.\n{end}\n", name)
+            self.assertEqual(said, [])
             self.assertNotIn("Old.", new)
-            self.assertIn("commit 0123456789ab; CPU, 2 cores, virtual machine",
-                          new.replace("\n", " "))
-            self.assertIn(row or " ".join(self.CELLS),
-                          [" ".join(line.split()) for line in lines])
-            self.assertIn(" interval (96.0%) ", new)
-            self.assertEqual(self.replace(name, new), new)
+            self.assertIn("3,029", new)
+            self.assertIn("From `", new)
+            self.assertEqual(self.renew(new, name), (new, []))
+        for what in "kernel", "upcalls cells", "upcalls spread case=x":
+            _, said = self.renew(f".. figures: {what}\n.. end of figures\n",
+                                 "x.rst")
+            self.assertEqual(len(said), 1)
 
-    def test_narrow(self) -> None:
-        table = figures.Table(["x", "interval", "confidence", "pairs"],
-                              [["a", "1 to 2", "96.0%", "9"],
-                               ["b", "", "", "9"],
-                               ["c", "2 to 3", "96.0%", "9"]])
-        self.assertEqual(table.narrow(), (
-            ["x", "interval (96.0%)"],
-            [["a", "1 to 2"], ["b", ""], ["c", "2 to 3"]]))
-        table.rows[0][2:] = ["97.3%", "21"]
-        self.assertEqual(table.narrow(), table)
+    def test_literal(self) -> None:
+        text = "a::\n\n  1 ns\n\n  2 ns\n\nb 3 ns ``4 ns``\n\n    5 ns\n"
+        found = [m[0] for m in figures.FIGURE_RE.finditer(
+            figures.masked("x.rst", text))]
+        self.assertEqual(found, ["3 ns", "5 ns"])
 
-    def test_recording(self) -> None:
-        table = figures.recording([Result("100 ports", "as named", {
-            "ports": [100], "us": [1234.4], "main_us": [500.6], "kb": [8.04],
-            "recorded_percent": [0.1234], "held_up_p99_us": [99.7],
-            "held_up_max_us": [1000.2]})])
-        self.assertEqual(table.rows, [["100", "1,234 us", "501 us", "0.123%",
-                                       "100 us", "1,000 us", "8.0 kB"]])
+    def test_results(self) -> None:
+        self.assertEqual([*figures.check_results(["old"], set())], [
+            "upcalls was measured of 0123456789ab-dirty, which is not clean",
+            "no document uses upcalls",
+            "there is no old, which has to be measured again"])
 
-    def test_kernel(self) -> None:
-        table = figures.kernel([Result("an upcall", "ns", {
-            "stock": [50000, 51000, 52000], "off": [51000, 51510, 53000],
-            "on": [1] * 3, "queue": [1] * 3, "trace": [1] * 3})])
-        self.assertEqual(table.rows[:2], [
-            ["stock", "51,000", "", "", "", ""],
-            ["off", "51,510", "stock", "1.0192", "1.0100 to 1.0200",
-             "75.0%"]])
 
-    def test_flood(self) -> None:
-        table = figures.flood([Result(
-            "flood, dummy 1000", "instructions",
-            {"stock": [10, 20, 30], "patched": [20, 21, 22]})])
-        row = ["flood", "dummy", "1,000", "20", "50.0%", "21", "4.8%", "1.050"]
-        self.assertEqual((len(table.header), table.rows), (8, [row]))
-        table = figures.flood([Result("flood, dummy 1000", "instructions", {
-            "stock": [20e6, 30e6], "off": [25.1e6], "patched": [30.12e6],
-            "accounting": [64000.0], "accounting off": [30500.0],
-            "growth": [3400.0]})])
-        self.assertEqual(table.rows, [
-            ["flood", "dummy", "1,000", "25,000 k", "25,100 k", "30,120 k",
-             "1.004", "1.200", "30.1", "3.4"]])
+class Contradictions(unittest.TestCase):
+    """Figures that contradicted each other once are found when they are put
+    back."""
 
-    def test_memory(self) -> None:
-        table = figures.TABLES["memory"]([Result(
-            "2000 ports, 8 threads", "MB",
-            {"accounted for": [1.31, 8.8, 35, 60],
-             "of the process": [4.97, 14.39, 51.96, 75.04]})])
-        self.assertEqual(table.rows, [
-            ["accounted for", "2,000", "8", "1.3", "8.8", "35.0", "60.0"],
-            ["of the process", "2,000", "8", "5.0", "14.4", "52.0", "75.0"]])
-
-    PAIRS = {"stock": [2.0, 2.0, 4.0], "patched": [3.0, 1.0, 6.0]}
-    CELLS_OF_RATIO = ["1.500", "0.500 to 1.500", "75.0%"]
-
-    def test_txqueue(self) -> None:
-        table = figures.txqueue([
-            Result("split", "Mpps", self.PAIRS),
-            Result("split", "packets a burst",
-                   {"stock": [8], "patched": [10268.6]}),
-            Result("split", "cycles a packet",
-                   {"stock": [1500], "patched": [1500.4]}),
-            Result("latency, p50", "us", self.PAIRS)])
-        self.assertEqual(table.rows, [
-            ["split", "2.000, 3.000", "8.0, 10,269", "1,500, 1,500",
-             *self.CELLS_OF_RATIO, "3"],
-            ["latency p50", "2.0, 3.0", "", "", *self.CELLS_OF_RATIO, "3"]])
-
-    def test_reports(self) -> None:
-        table = figures.TABLES["reports"]([Result(
-            "tx/cost-show, text", "us", {"patched": [50, 1060, 60]})])
-        self.assertEqual(table.rows,
-                         [["tx/cost-show, text", "60 us", "1,060 us"]])
-
-    def test_alone(self) -> None:
-        """A patch alone is in one table, in the unit of its results."""
-        results = {
-            "txqueue-0100": [Result("split", "Mpps", self.PAIRS),
-                             Result("split", "packets a burst", {})],
-            "flood-0450": [
-                Result("stats, tap 100", "instructions",
-                       {"stock": [2e3], "patched": [1e3]}),
-                Result("wake-up, tap 100", "instructions",
-                       {"stock": [4e6], "patched": [4e6]})],
-            "port_changes-0430": [
-                Result("port", "ms",
-                       {"stock": [40000.0], "patched": [20.5]})]}
-        with mock.patch.object(figures, "ALONE", [
-                figures.Alone("txqueue-0100", [], ["split"]),
-                figures.Alone("flood-0450", ["stats, tap 100"],
-                              ["wake-up, tap 100"]),
-                figures.Alone("port_changes-0430", ["port"], [])]):
-            table = figures.alone_table(results)
-        self.assertEqual(table.rows, [
-            ["0100", "split", "worst", "2.000 Mpps", "3.000 Mpps",
-             *self.CELLS_OF_RATIO[:2]],
-            ["0450", "stats, tap 100", "", "2 k", "1 k", "0.500",
-             "0.500 to 0.500"],
-            ["", "wake-up, tap 100", "worst", "4,000 k", "4,000 k", "1.000",
-             "1.000 to 1.000"],
-            ["0430", "port", "", "40,000 ms", "20.50 ms", "0.001",
-             "0.001 to 0.001"]])
-
-    def test_histogram(self) -> None:
-        table = figures.histogram([Result("record", "ns",
-                                          {"patched": [3.0, 2.0, 4.06]})])
-        self.assertEqual(table.rows, [["record", "3.0 ns", "2.0 ns",
-                                       "4.1 ns"]])
-
-    def test_instructions(self) -> None:
-        table = figures.instructions([
-            Result("an upcall", "instructions", {"on": [24840.41, 24850]}),
-            Result("of accounting", "instructions", {"on": [363.16, 362]})])
-        self.assertEqual(table.rows, [["on", "24,845", "24,840", "24,850",
-                                       "363"]])
-
-    def test_addrs(self) -> None:
-        table = figures.TABLES["addrs"]([
-            Result("all devices, 1024", "us",
-                   {"stock": [100], "patched": [20]}),
-            Result("all devices, 1024", "calls",
-                   {"stock": [2001], "patched": [2]})])
-        self.assertEqual(table.rows, [[
-            "all devices", "1,024", "100.0", "20.0", "5.0", "5.0 to 5.0",
-            "0.0%", "2001, 2", "1"]])
-
-    def test_stats_loop(self) -> None:
-        table = figures.times_less("1,152 ports", [Result(
-            "port", "ms", {"patched": [20], "stock": [60]})])
-        self.assertEqual(table.rows, [["port", "60.00 ms", "20.00 ms", "3.00",
-                                       "3.00 to 3.00", "0.0%", "1"]])
-
-    def test_pods(self) -> None:
-        text = figures.pods([
-            Result("128+0 pods", "cpu ms", {"stock": [900, 800, 1000],
-                                            "patched": [450, 400, 500]}),
-            Result("128+0 pods", "wait ms", {"stock": [1] * 3,
-                                             "patched": [7] * 3}),
-            Result("128+0 pods", "up ms", {"stock": [50], "patched": [40]}),
-            Result("128+0 pods", "up max ms", {"stock": [90],
-                                               "patched": [80]}),
-            Result("128+0 pods", "cycle s", {"stock": [2.72],
-                                             "patched": [1.3]}),
-            Result("128+0 pods", "call all calls", {"stock": [9000],
-                                                    "patched": [8000]}),
-            Result("128+0 pods", "call all ms", {"stock": [300],
-                                                 "patched": [200]}),
-            *(Result("128+0 pods", f"stage {name} ms", {"patched": [ms] * 3})
-              for name, ms in (("elapsed", 1000), ("run", 600), ("idl", 595),
-                               ("poll", 400))),
-            Result("128+0 pods", "netlink link calls", {"patched": [2000]}),
-            Result("128+0 pods", "netlink link ms", {"patched": [7]})])
-        rows = [" ".join(line.split()) for line in text.splitlines()]
-        for row in ("128+0 pods 900 / 450 2.00 2.00 to 2.00 50 / 40 90 / 80 "
-                    "2.7 / 1.3", "all 9,000 / 8,000 300 / 200", "idl 595.0",
-                    "explained 99.5%", "processor 450", "waited 7",
-                    "link 2,000 7"):
-            self.assertIn(row, rows)
-
-    def test_ct(self) -> None:
-        table = figures.ct([
-            Result("nat", unit, {"patched": values}) for unit, values in (
-                ("upcalls", [2, 2, 2]), ("execute", [1, 1, 1]),
-                ("parse", [3, 3, 3]), ("total", [4, 5, 9]))])
-        self.assertEqual(table.rows, [
-            ["nat", "3.00", "1.00", "5.00", "4.00 to 9.00", "2", "400,000"]])
-
-    def test_forwarding(self) -> None:
-        def result(case: str, unit: str, *values: float) -> Result:
-            return Result(case, unit, {"XDP": list(values)})
-
-        results = [result(case, unit, *values) for case, pps in
-                   (("1 out, 1000", 1000), ("2 out, 0", 5000))
-                   for unit, values in {
-                       "share": (0.1, 0.3), "pps": (pps, pps),
-                       "ns": (100, 300), "sent": (1000, 1000),
-                       "devices": (10, 10), "sockets": (5, 5),
-                       "switch": (5, 5), "uncounted": (0, -2)}.items()]
-        text = figures.forwarding(
-            results + [result("1 out, single", "p99 us", 7)])
-        self.assertEqual(text.splitlines()[3].split(),
-                         "1 XDP 1,000 1,000 20.0% 200 100 to 300 2.0% 2"
-                         .split())
-        self.assertIn("all       5,000 ", text)
-        self.assertIn("XDP       7.0\n", text)
-        self.assertEqual(
-            figures.forwarding_chart(results, 1).count("<polyline"), 1)
-
-    def test_usdt(self) -> None:
-        table = figures.usdt([Result("upcalls", "ns", {
-            "without": [500.0], "with": [1000.0]})])
-        self.assertEqual(table.rows, [
-            ["upcalls", "without", "2,000,000", "", "", "", "1"],
-            ["upcalls", "with", "1,000,000", "2.000", "2.000 to 2.000",
-             "0.0%", "1"]])
-
-    def test_rules(self) -> None:
-        self.assertEqual(figures.rules([Result("1000 rules", "lines",
-                                               {"diff": ["a", "", "  b"]})]),
-                         "::\n\n    a\n\n      b\n")
-
-    def test_fleet(self) -> None:
-        self.assertEqual(figures.fleet([Result(
-            "version", "text", {"prometheus": ["2.42"]})]).rows,
-                         [["version", "2.42"]])
-
-    def test_nothing_there(self) -> None:
-        for name in "learning", "bench upcalls":
-            with self.assertRaises(figures.Failure):
-                self.replace("x.rst", f".. figures: {name}\n"
-                             ".. end of figures\n")
-        self.assertEqual(self.replace("x.rst", "Nothing.\n"), "Nothing.\n")
+    def test_found(self) -> None:
+        _, sources = figures.read_sources()
+        for name, figure in (
+                ("README.md", "218 MB"), ("README.md", "45 ns"),
+                ("Documentation/topics/upcall-cost.rst", "45 ns"),
+                ("patches/upcalls/0000-cover.txt", "45 ns"),
+                ("bench/accounting.rst", "10 of the 45 ns"),
+                ("bench/accounting.rst", "15 cycles"),
+                ("Documentation/topics/tx-cost.rst", "18 cycles"),
+                ("Documentation/topics/tx-cost.rst", "218 MB"),
+                ("Documentation/topics/ovs-cost.rst", "0.8 ms"),
+                ("Documentation/topics/ovs-cost.rst", "8 kB"),
+                ("NEWS.md", "six switches in trouble")):
+            path = figures.TOP / name
+            text = path.read_text() if path.exists() else ""
+            said: list = []
+            figures.renew(name, f"{text}\n\nPut back: {figure}.\n", sources,
+                          said)
+            self.assertEqual(
+                [one for one in said if one.split(" has no")[0] in figure],
+                said)
+            self.assertEqual(len(said), 1, f"{name}: {figure}")
 
 
 class Trees(unittest.TestCase):
@@ -476,53 +360,6 @@ class HugePages(unittest.TestCase):
         self.assertEqual(self.reserve(500, 200, 128), 500)
 
 
-class ByHand(unittest.TestCase):
-    def test_by_hand(self) -> None:
-        """Ratios, and sizes in README.md, are in sentences that are made."""
-        text = ("It takes 0.97 (0.95 to 1.01) of it, and 47 MB.\n\n"
-                "    0.97\n\n``0.97`` and `0.97`, Go 1.23, 0.94 to 28 MB, "
-                "1.25\nus, 4.0.0, 0.31, 1.5, 96.0%, v1.02.3\n\n"
-                ".. figures: x\n1.001\n.. end of figures\n")
-        ratios = ["0.97", "0.95", "1.01"]
-        self.assertEqual(figures.by_hand("x.rst", text), ratios)
-        self.assertEqual(figures.by_hand("README.md", text),
-                         ratios + ["47 MB", "28 MB"])
-
-    def test_summary(self) -> None:
-        """The worst is what the results say, and comes last."""
-        def rate(case: str, x: float) -> Result:
-            return Result(case, "Mpps", {
-                "stock": [1.0] * 3, "patched": [x - 0.01, x, x + 0.01]})
-
-        def flood(n_ports: int, patched: int) -> Result:
-            return Result(f"flood, dummy {n_ports}", "instructions",
-                          {"stock": [100], "patched": [patched]})
-
-        of = {"txqueue-forward": [rate("full, 0 us", 0.9),
-                                  rate("split", 1.01), rate("single", 0.97)],
-              "flood-all": [flood(100, 99), flood(1000, 104)],
-              "flood-10000": [flood(10000, 98)],
-              "memory": [Result("10000 ports, 8 threads", "MB",
-                                {"of the process": [12.3, 50, 172.3, 201]}),
-                         Result("2000 ports, 8 threads", "MB",
-                                {"of the process": [1, 2, 3, 4]})]}
-        with mock.patch.object(figures, "load", lambda name: {
-                "machine": {"kernel": "6." + str(len(name))},
-                "results": {name.partition("-")[0]: of[name]}}):
-            text = figures.make("summary", True)
-        for part in (" 1.010 (1.000 to 1.020) times the packet rate of stock "
-                     "OVS with bursts of 8 to four devices, 0.970 (0.960 "
-                     "to 0.980) times with "
-                     "bursts of one packet, and at worst 0.900 (0.890 to "
-                     "0.910) times with full bursts.",
-                     " 0.980 times the instructions of stock OVS with 10,000 "
-                     "ports, and at worst 1.040 times with 1,000 ports.",
-                     " 8 threads to 10,000 ports takes 12 MB ",
-                     " 172 MB once each thread has sent 6,000 bursts ",
-                     " on Linux 6.15, 6.9, 6.11, 6.6;"):
-            self.assertIn(part, text)
-
-
 class Results(unittest.TestCase):
     def test_rounded(self) -> None:
         for value, expected in ((18.42051, 18.421), (0.0123456, 0.012346),
@@ -534,8 +371,8 @@ class Results(unittest.TestCase):
 
     def test_number(self) -> None:
         """No digits are shown that a result does not have."""
-        self.assertEqual([number(x, 1) for x in (0, 15.94, 5376.81, 32523.5)],
-                         ["0.0", "15.9", "5,376.8", "32,524"])
+        self.assertEqual([number(x, 1) for x in (0, 15.94, 5376.81, 32523.51)],
+                         ["0", "15.9", "5,377", "32,524"])
 
     def test_written(self) -> None:
         """There is one result in a line, and what is read is what was
@@ -555,15 +392,6 @@ class Results(unittest.TestCase):
             self.assertEqual(read_json(path), {
                 "date": "2026-01-02", "trees": {"ovs": {"CC": "c"}},
                 "results": results})
-
-
-class Table(unittest.TestCase):
-    def test_table(self) -> None:
-        self.assertEqual(table(["x", "number"], [["long name", "1"],
-                                                 ["y", "12,345,678"]]),
-                         "  x              number\n"
-                         "  long name           1\n"
-                         "  y          12,345,678")
 
 
 if __name__ == "__main__":

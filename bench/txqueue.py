@@ -36,12 +36,12 @@ from pathlib import Path
 from statistics import median
 from typing import Callable, Dict, List, NamedTuple
 
-from dpdk import DpdkSwitch
-from machine import HugePages, NotHere, choose_cores
-from packets import write_capture
-from report import Context, Result, ratio_line, table
-from stats import ratio
-from switch import Failed, wait_until
+from bench.dpdk import DpdkSwitch
+from bench.machine import HugePages, NotHere, choose_cores
+from bench.packets import write_capture
+from bench.report import Context, Result
+from tools.switch import Failed, wait_until
+
 
 PAGES_PER_SWITCH = 256          # 2 MB each.
 INTERVALS = {"full": [0, 50, 1000], "rules": [0, 50]}   # us.
@@ -131,28 +131,8 @@ class TxSwitch(DpdkSwitch):
         return rate if rate.cycles else self.measure()
 
 
-def show(results: List[Result]) -> None:
-    """Prints 'results', and compares."""
-    print(table(["", "n", "unit", "stock", "patched"],
-                [[r.case, str(len(r.values["stock"])), r.unit,
-                  *(f"{median(values):,.3f}" for values in r.values.values())]
-                 for r in results]))
-    for r in results:
-        print(ratio_line(f"{r.case}: {r.unit}", r.ratio(), None,
-                         note="patched/stock", judge=False))
-    for r in results:
-        kind = r.case.partition(",")[0]
-        if r.unit == "Mpps" and r.case not in (kind, f"{kind}, 0 us"):
-            stock = next(other.values["stock"] for other in results
-                         if other[:2] == (f"{kind}, 0 us", "Mpps"))
-            print(ratio_line(f"{r.case}, to stock at 0 us",
-                             ratio(r.values["patched"], stock), None,
-                             judge=False))
-
-
 def run(context: Context) -> List[Result]:
     """Runs the benchmark; returns what it measured."""
-    args = context.args
     if os.geteuid():
         raise NotHere("it takes root")
     cores = choose_cores()
@@ -170,7 +150,8 @@ def run(context: Context) -> List[Result]:
     def take_turns(switches: Dict[str, TxSwitch], case: str) -> None:
         found: Dict[str, List[Rate]] = {name: [] for name in switches}
         names = list(switches)
-        for name in (names + names[::-1]) * (1 if args.quick else TURNS):
+        n_turns = 1 if context.args.quick else TURNS
+        for name in (names + names[::-1]) * n_turns:
             switches[name].vswitchd.resume()
             found[name].append(switches[name].measure())
             switches[name].vswitchd.pause()
@@ -178,9 +159,9 @@ def run(context: Context) -> List[Result]:
             rates.setdefault(case, {}).setdefault(name, []).append(
                 Rate(*(median(v) for v in zip(*values))))
 
-    for k in range(args.pairs):
-        for kind in args.cases or CASES:
-            context.progress(f"{kind}: pair {k + 1} of {args.pairs}")
+    for k in range(context.choose("pairs", 11, 2)):
+        for kind in context.args.cases or CASES:
+            context.progress(f"{kind}: pair {k + 1}")
             with contextlib.ExitStack() as stack:
                 stack.enter_context(HugePages(2 * PAGES_PER_SWITCH))
                 switches = {}
@@ -197,10 +178,8 @@ def run(context: Context) -> List[Result]:
                         switch.vswitchd.pause()
                     take_turns(switches, f"{kind}, {interval} us"
                                if kind in INTERVALS else kind)
-    results = [
+    return [
         Result(case, unit, {name: [value[i] for value in values]
                             for name, values in variants.items()})
         for case, variants in rates.items()
         for i, unit in enumerate(RATE_UNITS)]
-    show(results)
-    return results

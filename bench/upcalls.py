@@ -38,21 +38,20 @@ import subprocess
 import time
 from pathlib import Path
 from statistics import median
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Sequence
 
-from dpdk import DpdkSwitch
-from machine import Cores, HugePages, NotHere, choose_cores
-from packets import write_capture
-from report import Context, Result, ratio_line, table
-from stats import Ratio, ratio
-from switch import Failed, Process, wait_until
+from bench.dpdk import DpdkSwitch
+from bench.machine import Cores, HugePages, NotHere, choose_cores
+from bench.packets import write_capture
+from bench.report import Context, Result
+from tools.switch import Failed, Process, wait_until
 
 PAGES_PER_SWITCH = 64           # 2 MB each; some 50 are used.
 N_WARM_UP = 2                   # Storms that fault memory in.
 N_TRIES = 3                     # Of a storm that something disturbs.
 MAX_WAITED = 0.05               # Share of time above which something does.
 QUIET = 1                       # Percent of time, on a quiet machine.
-PROBED = ["upcall_cb", "dp_netdev_flow_add"]
+PROBED = ["uprobe:{}:upcall_cb", "uprobe:{}:dp_netdev_flow_add"]
 
 
 class Variant(NamedTuple):
@@ -80,19 +79,10 @@ class Variant(NamedTuple):
 STOCK = Variant("stock", False)
 OFF = Variant("off", True)
 ON = Variant("on", True, True)
-EVERY = Variant("on, every split", True, True, 1)
+EVERY = Variant("every", True, True, 1)
 VARIANTS = [STOCK, OFF, ON, EVERY]
-UPROBES = Variant("stock + uprobes", False)
-BESIDE_UPROBES = "stock, beside uprobes"    # The storms between those.
-
-# Which variants to compare, and how much more the first may take.
-COMPARISONS: List[Tuple[str, str, str, Optional[float]]] = [
-    ("off/stock", OFF.name, STOCK.name, None),
-    ("on/stock", ON.name, STOCK.name, None),
-    ("on/off", ON.name, OFF.name, 0.01),
-    ("every/off", EVERY.name, OFF.name, 0.03),
-    ("uprobes/stock", UPROBES.name, BESIDE_UPROBES, None),
-]
+UPROBES = Variant("uprobes", False)
+BESIDE_UPROBES = "beside"       # The storms of stock between those.
 
 
 class Storm(NamedTuple):
@@ -231,43 +221,45 @@ class StormSwitch(DpdkSwitch):
                          f"instead of {n}")
 
 
-class Uprobes:
-    """Counts calls of PROBED in a process, through bpftrace."""
+class Tracer:
+    """bpftrace, which counts how often each of 'probes' fires in a process: in
+    the words of bpftrace, with {} for the program."""
 
-    def __init__(self, process: Process, directory: Path) -> None:
-        self.process = process
+    def __init__(self, pid: int, directory: Path, probes: List[str]) -> None:
+        self.pid = pid
         self.directory = directory
+        self.probes = probes
 
-    def __enter__(self) -> Uprobes:
-        binary = os.path.realpath(f"/proc/{self.process.pid}/exe")
-        script = "BEGIN { printf(\"attached\\n\"); } " + " ".join(
-            f"uprobe:{binary}:{name} {{ @{name} = count(); }}"
-            for name in PROBED)
+    def __enter__(self) -> Tracer:
+        binary = os.path.realpath(f"/proc/{self.pid}/exe")
+        script = "BEGIN { printf(\"started\\n\"); } " + " ".join(
+            f"{probe.format(binary)} {{ @p{i} = count(); }}"
+            for i, probe in enumerate(self.probes))
         self.bpftrace = Process(
-            "bpftrace", ["bpftrace", "-p", str(self.process.pid), "-e",
-                         script], dict(os.environ),
-            self.directory / "bpftrace.out")
+            "bpftrace", ["bpftrace", "-p", str(self.pid), "-e", script],
+            dict(os.environ), self.directory / "bpftrace.out")
 
-        def attached() -> bool:
+        def started() -> bool:
             self.bpftrace.check()
-            return "attached" in self.bpftrace.tail()
+            return "started" in self.bpftrace.tail()
         try:
-            wait_until(attached, "bpftrace")
+            wait_until(started, "bpftrace")
+            time.sleep(1)       # It starts to attach now.
         except BaseException:
             self.bpftrace.stop()
             raise
         return self
 
-    def counts(self) -> Dict[str, int]:
+    def counts(self) -> List[int]:
         """Ends counting and returns the counts."""
         self.bpftrace.popen.send_signal(signal.SIGINT)
         try:
-            self.bpftrace.popen.wait(10)
+            self.bpftrace.popen.wait(30)
         except subprocess.TimeoutExpired:
             raise Failed("bpftrace does not end")
-        text = self.bpftrace.output.read_text()
-        return {name: int(n)
-                for name, n in re.findall(r"^@(\w+): (\d+)", text, re.M)}
+        found = dict(re.findall(r"^@(p\d+): (\d+)",
+                                self.bpftrace.output.read_text(), re.M))
+        return [int(found.get(f"p{i}", 0)) for i in range(len(self.probes))]
 
     def __exit__(self, *args: object) -> None:
         self.bpftrace.stop()
@@ -295,8 +287,9 @@ class Upcalls:
 
     def __init__(self, context: Context, n_storms: int) -> None:
         self.context = context
-        self.args = context.args
         self.n_storms = n_storms        # Of each variant in a pair.
+        self.n_pairs = context.choose("pairs", 11, 2)
+        self.n_flows = context.choose("flows", 60000, 20000)
         self.storms: Dict[str, List[List[Storm]]] = {}
         self.left_out: Dict[str, str] = {}
         self.tsc_hz = 0.0
@@ -316,7 +309,7 @@ class Upcalls:
             for patched, tree in ((False, self.context.stock),
                                   (True, self.context.ovs)):
                 where = directory / f"{number}-{tree.name}-{int(patched)}"
-                switch = StormSwitch(tree, where, capture, self.args.flows,
+                switch = StormSwitch(tree, where, capture, self.n_flows,
                                      cores)
                 stack.callback(shutil.rmtree, where, ignore_errors=True)
                 stack.enter_context(switch)
@@ -347,10 +340,11 @@ class Upcalls:
                        for _ in range(self.n_storms // 2)]
             n_upcalls = -switch.n_upcalls
             try:
-                with Uprobes(switch.vswitchd, switch.directory) as probes:
+                with Tracer(switch.vswitchd.pid, switch.directory,
+                            PROBED) as tracer:
                     storms = [switch.storm(UPROBES)
                               for _ in range(self.n_storms)]
-                    counts = probes.counts()
+                    counts = tracer.counts()
             except Failed as error:
                 if "bpftrace" not in str(error):
                     raise
@@ -359,7 +353,7 @@ class Upcalls:
             n_upcalls += switch.n_upcalls
             without += [switch.storm(STOCK)
                         for _ in range(self.n_storms // 2)]
-        if counts != {name: n_upcalls for name in PROBED}:
+        if counts != [n_upcalls] * len(PROBED):
             raise Failed(f"bpftrace counted {counts} in {n_upcalls} "
                          "upcalls")
         self.add(UPROBES.name, storms)
@@ -368,13 +362,13 @@ class Upcalls:
     def run(self) -> List[Result]:
         cores = choose_cores()
         capture = self.context.directory / "storm.pcap"
-        write_capture(capture, range(self.args.flows))
+        write_capture(capture, range(self.n_flows))
         allowed = os.sched_getaffinity(0)
         with HugePages(2 * PAGES_PER_SWITCH):
             try:
                 # The PMD thread has its CPU to itself, as far as we can.
                 os.sched_setaffinity(0, allowed - {cores.pmd})
-                for number in range(self.args.pairs):
+                for number in range(self.n_pairs):
                     self.pair(number, capture, cores)
                     self.context.progress(self.describe_pair(number))
             finally:
@@ -382,48 +376,22 @@ class Upcalls:
         return self.report()
 
     def describe_pair(self, number: int) -> str:
-        words = [f"pair {number + 1} of {self.args.pairs}:"]
+        words = [f"pair {number + 1} of {self.n_pairs}:"]
         words += [f"{name} {values[number]:,.0f}"
                   for name, values in ((v.name, self.figures(v.name))
                                        for v in VARIANTS)]
         return "  ".join(words) + " ns"
 
     def report(self) -> List[Result]:
-        times = {name: self.figures(name) for name in self.storms}
-        waited = {name: [round(100 * median(s.waited for s in storms), 2)
-                         for storms in pairs]
-                  for name, pairs in self.storms.items()}
-        per_ns = self.tsc_hz / 1e9
-        rows = [[name, f"{median(ns) / 1e3:.2f}",
-                 *(f"{of(ns) * per_ns:,.0f}" for of in (median, min, max)),
-                 f"{1e9 / median(ns):,.0f}"] for name, ns in times.items()]
-        print(f"  {self.args.flows:,} new flows a storm, "
-              f"{self.n_storms} storms of each variant in each of "
-              f"{self.args.pairs} pairs\n")
-        print(table(["per upcall", "us", "cycles", "min", "max",
-                     "upcalls/s"], rows))
-        print()
-        for name, r, ns, budget in compare(times):
-            print(ratio_line(name, r, budget, f"{ns:+7.1f} ns",
-                             name != "uprobes/stock"))
         for name, why in self.left_out.items():
             print(f"  {name}: left out, {why}")
-        most = max(median(shares) for shares in waited.values())
+        most = max(100 * median(s.waited for storms in pairs for s in storms)
+                   for pairs in self.storms.values())
         if most > QUIET:
             print(f"  The machine was not quiet: the PMD thread had to wait "
                   f"for its CPU {most:.0f}% of\n  the time.")
-        return [Result("an upcall", "ns", times),
-                Result("waiting for the CPU", "%", waited)]
-
-
-def compare(times: Dict[str, List[float]]) \
-        -> List[Tuple[str, Ratio, float, Optional[float]]]:
-    """Returns the name, the ratio, the median of the difference, and the
-    budget of each of COMPARISONS whose variants 'times' has."""
-    return [(name, ratio(times[above], times[below]),
-             median(a - b for a, b in zip(times[above], times[below])), budget)
-            for name, above, below, budget in COMPARISONS
-            if above in times and below in times]
+        return [Result("an upcall", "ns", {
+            name: self.figures(name) for name in self.storms})]
 
 
 def check_trees(context: Context) -> None:
@@ -442,4 +410,4 @@ def check_trees(context: Context) -> None:
 
 def run(context: Context) -> List[Result]:
     check_trees(context)
-    return Upcalls(context, n_storms=2 * context.args.storms).run()
+    return Upcalls(context, n_storms=2 * context.choose("storms", 4, 1)).run()

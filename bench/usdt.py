@@ -25,76 +25,30 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
-import signal
-import subprocess
 import time
 from pathlib import Path
 from statistics import median
 from typing import Callable, Dict, List
 
-import upcalls
-from machine import Cores, HugePages, NotHere, choose_cores
-from packets import write_capture
-from report import Context, Result, ratio_line, table
-from switch import Failed, Process, wait_until
-from upcalls import PAGES_PER_SWITCH, StormSwitch, Variant
+from bench.machine import Cores, HugePages, NotHere, choose_cores
+from bench.packets import write_capture
+from bench.report import Context, Result
+from bench.upcalls import (PAGES_PER_SWITCH, StormSwitch, Tracer, Variant,
+                           running)
+from tools.switch import Failed
 
 WITHOUT, WITH, ATTACHED, COST = "without", "with", "attached", "cost"
 VARIANTS = [WITHOUT, WITH, ATTACHED, COST]
-BASES = {WITH: WITHOUT, ATTACHED: WITH, COST: WITH}     # Of their ratios.
 N_FORWARDED_FLOWS = 64
 SECONDS = 1.5                   # Of forwarding, for each figure.
 
-UPCALL_PROBES = ["handle_packet_upcall:entry", "handle_packet_upcall:exit",
-                 "upcall_cb:translate_start", "upcall_cb:translate_done"]
-FORWARD_PROBES = ["netdev_dpdk_rxq_recv:rx_burst"] + [
-    f"dp_netdev_pmd_flush_output_on_port:{name}"
+UPCALL_PROBES = ["usdt:{}:" + name for name in (
+    "handle_packet_upcall:entry", "handle_packet_upcall:exit",
+    "upcall_cb:translate_start", "upcall_cb:translate_done")]
+FORWARD_PROBES = ["usdt:{}:netdev_dpdk_rxq_recv:rx_burst"] + [
+    "usdt:{}:dp_netdev_pmd_flush_output_on_port:" + name
     for name in ("flush", "tx_burst_start", "tx_burst_done")]
-
-
-class Tracer:
-    """bpftrace that counts how often each of 'probes' fires."""
-
-    def __init__(self, switch: StormSwitch, probes: List[str]) -> None:
-        self.switch = switch
-        self.probes = probes
-
-    def __enter__(self) -> Tracer:
-        pid = self.switch.vswitchd.pid
-        binary = os.path.realpath(f"/proc/{pid}/exe")
-        script = "BEGIN { printf(\"started\\n\"); } " + " ".join(
-            f"usdt:{binary}:{probe} {{ @p{i} = count(); }}"
-            for i, probe in enumerate(self.probes))
-        self.bpftrace = Process(
-            "bpftrace", ["bpftrace", "-p", str(pid), "-e", script],
-            dict(os.environ), self.switch.directory / "bpftrace.out")
-
-        def started() -> bool:
-            self.bpftrace.check()
-            return "started" in self.bpftrace.tail()
-        try:
-            wait_until(started, "bpftrace")
-            time.sleep(1)       # It starts to attach now.
-        except BaseException:
-            self.bpftrace.stop()
-            raise
-        return self
-
-    def counts(self) -> List[int]:
-        """Ends counting and returns the counts."""
-        self.bpftrace.popen.send_signal(signal.SIGINT)
-        try:
-            self.bpftrace.popen.wait(30)
-        except subprocess.TimeoutExpired:
-            raise Failed("bpftrace does not end")
-        found = dict(re.findall(r"^@(p\d+): (\d+)",
-                                self.bpftrace.output.read_text(), re.M))
-        return [int(found.get(f"p{i}", 0)) for i in range(len(self.probes))]
-
-    def __exit__(self, *args: object) -> None:
-        self.bpftrace.stop()
 
 
 def has_accounting(tree: Path) -> bool:
@@ -107,7 +61,8 @@ def storm(switch: StormSwitch, name: str) -> float:
     if name != ATTACHED:
         return switch.storm(variant).cycles
     n = -switch.n_upcalls
-    with Tracer(switch, UPCALL_PROBES) as tracer:
+    with Tracer(switch.vswitchd.pid, switch.directory,
+                UPCALL_PROBES) as tracer:
         cycles = switch.storm(variant).cycles
         counts = tracer.counts()
     n += switch.n_upcalls
@@ -137,7 +92,8 @@ def forward(switch: StormSwitch, name: str) -> float:
 
     if name != ATTACHED:
         return measure()
-    with Tracer(switch, FORWARD_PROBES) as tracer:
+    with Tracer(switch.vswitchd.pid, switch.directory,
+                FORWARD_PROBES) as tracer:
         cycles = measure()
         counts = tracer.counts()
     # A burst is 32 packets.
@@ -153,6 +109,7 @@ class Usdt:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        self.n_pairs = context.choose("pairs", 11, 2)
         self.tsc_hz = 0.0
         self.figures: Dict[str, Dict[str, List[float]]] = {}
 
@@ -176,19 +133,19 @@ class Usdt:
             found: Dict[str, List[float]] = {v: [] for v in VARIANTS}
             half = VARIANTS if number % 2 == 0 else VARIANTS[::-1]
             for variant in half + half[::-1]:
-                with upcalls.running(switches[variant != WITHOUT]) as switch:
+                with running(switches[variant != WITHOUT]) as switch:
                     found[variant].append(measure(switch, variant))
         into = self.figures.setdefault(name, {v: [] for v in VARIANTS})
         for variant in VARIANTS:
             into[variant].append(median(found[variant]))
         self.context.progress(
-            f"{name}, run {number + 1} of {self.context.args.pairs}:  "
+            f"{name}, run {number + 1} of {self.n_pairs}:  "
             + "  ".join(f"{v} {into[v][-1]:,.0f}" for v in VARIANTS)
             + " cycles")
 
     def run(self) -> List[Result]:
         cores = choose_cores()
-        n = self.context.args.flows
+        n = self.context.choose("flows", 60000, 20000)
         storm_capture = self.context.directory / "storm.pcap"
         write_capture(storm_capture, range(n))
         loop_capture = self.context.directory / "loop.pcap"
@@ -197,7 +154,7 @@ class Usdt:
         with HugePages(2 * PAGES_PER_SWITCH):
             try:
                 os.sched_setaffinity(0, allowed - {cores.pmd})
-                for number in range(self.context.args.pairs):
+                for number in range(self.n_pairs):
                     self.one_run(number, "upcalls", str(storm_capture), n,
                                  cores, storm)
                     self.one_run(number, "forwarding",
@@ -205,27 +162,10 @@ class Usdt:
                                  N_FORWARDED_FLOWS, cores, forward)
             finally:
                 os.sched_setaffinity(0, allowed)
-        return self.report()
-
-    def report(self) -> List[Result]:
-        results = [Result(name, "ns", {
+        return [Result(name, "ns", {
             variant: [c / self.tsc_hz * 1e9 for c in cycles]
             for variant, cycles in figures.items()})
             for name, figures in self.figures.items()]
-        print(table(["per upcall or packet", "ns", "cycles", "per second"],
-                    [[f"{r.case}, {variant}", f"{median(ns):,.1f}",
-                      f"{median(ns) * self.tsc_hz / 1e9:,.0f}",
-                      f"{1e9 / median(ns):,.0f}"]
-                     for r in results for variant, ns in r.values.items()]))
-        print()
-        for result in results:
-            for name, base in BASES.items():
-                r = result.ratio(name, base)
-                # Throughput is what decreases.
-                loss = 1 - 1 / r.median
-                print(ratio_line(f"{result.case[:7]} {name}/{base}", r, None,
-                                 f"throughput {-loss:+7.2%}"))
-        return results
 
 
 def run(context: Context) -> List[Result]:

@@ -21,7 +21,7 @@ from linecache import getline
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple
 
-from project import Failure
+from tools.project import Failure
 
 PASS, FAIL, SKIP, TODO = "pass", "fail", "skip", "todo"
 

@@ -41,11 +41,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
 
-sys.dont_write_bytecode = True
-import autotest                                                # noqa: E402
-import project                                                 # noqa: E402
-import registry                                                # noqa: E402
-from project import REFERENCE, TOP, Commit, fail               # noqa: E402
+if not __package__:
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from tools import autotest, project, registry
+from tools.project import REFERENCE, TOP, Commit, fail
 
 NAME, EMAIL = "ovs-cost developers", "dev@ovs-cost.example"
 ENV = {
@@ -466,7 +466,8 @@ def fingerprint(base: str, about: Dict[str, str]) -> str:
     digest = hashlib.sha256(f"{base} {sorted(about.items())}".encode())
     paths = [*(TOP / "tools").glob("*.py"), *(
         path for name in ("patches", "bases", *project.FOLDERS)
-        for path in (TOP / name).rglob("*") if path.is_file())]
+        for path in (TOP / name).rglob("*")
+        if path.is_file() and path.suffix != ".pyc")]
     for path in sorted(paths):
         digest.update(f"{path} {content(path)}\n".encode())
     return digest.hexdigest()

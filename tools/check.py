@@ -28,13 +28,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Dict, List, Optional
 
-sys.dont_write_bytecode = True
-import autotest                                                # noqa: E402
-import project as t                                            # noqa: E402
-from autotest import (FAIL, PASS, SKIP, TODO, CanNotRun, Job,  # noqa: E402
-                      Result)
-from stages import STAGES, Stage                               # noqa: E402
-from suites import MAY_SKIP, Tests, our_tests                  # noqa: E402
+if not __package__:
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from tools import autotest
+from tools import project as t
+from tools.autotest import FAIL, PASS, SKIP, TODO, CanNotRun, Job, Result
+from tools.stages import STAGES, Stage
+from tools.suites import MAY_SKIP, Tests, our_tests
 
 GRACE = 20                      # Seconds to clean up after a signal.
 TTY = sys.stdout.isatty()

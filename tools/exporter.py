@@ -17,8 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import Optional, Tuple
 
-import project as t
-from autotest import FAIL, PASS, SKIP, Job
+from tools import project as t
+from tools.autotest import FAIL, PASS, SKIP, Job
 
 GO = (1, 23)                    # Oldest Go that exporter/ has to build with.
 MONITORING = t.TOP / "monitoring"

@@ -18,10 +18,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Iterable, List, Set
 
-import branch
-import project as t
-from autotest import FAIL, PASS, SKIP, TODO, CanNotRun, Job
-from registry import read_news
+from tools import branch
+from tools import project as t
+from tools.autotest import FAIL, PASS, SKIP, TODO, CanNotRun, Job
+from tools.registry import read_news
 
 # What the header of a patch has.
 HEADER = {

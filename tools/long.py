@@ -14,9 +14,9 @@ import subprocess
 from pathlib import Path
 from typing import Callable, List, Tuple
 
-import project as t
-from autotest import JOBS, PASS, CanNotRun, Job, Suite
-from suites import Tests
+from tools import project as t
+from tools.autotest import JOBS, PASS, CanNotRun, Job, Suite
+from tools.suites import Tests
 
 # Tests of ovstest alone, which an emulator of another processor runs, without
 # those that need system calls that it does not have: NETLINK_USERSOCK, BPF.

@@ -12,8 +12,8 @@ import os
 import re
 import subprocess
 
-import project as t
-from autotest import FAIL, NO_VERDICT, PASS, TODO, Job, Suite
+from tools import project as t
+from tools.autotest import FAIL, NO_VERDICT, PASS, TODO, Job, Suite
 
 FAULTS = t.TOP / "tools/mutations.txt"
 FILE_RE = re.compile(r"^== (.*)\n((?:(?!== ).*\n)*)", re.M)

@@ -6,14 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Optional
 
-import check_tools
-import exporter
-import lint
-import long
-import mutations
-from autotest import JOBS, Job
-from suites import (OURS, Tests, huge_pages, namespaces, upstream,
-                    virtual_machine)
+from tools import unit, exporter, lint, long, mutations
+from tools.autotest import JOBS, Job
+from tools.suites import (OURS, Tests, huge_pages, namespaces, upstream,
+                          virtual_machine)
 
 
 @dataclass
@@ -74,7 +70,7 @@ KERNEL_UPSTREAM = [f"system-traffic.at: {title}" for title in (
 
 STAGES = [
     Stage("tools", "tests of tools/, bench/ and ./bootstrap",
-          check_tools.check, "check", together=True),
+          unit.check, "check", together=True),
     Stage("suite", "this project's tests in Open vSwitch's main suite, and "
           "those of OVS that the series can affect",
           Tests("testsuite", jobs=JOBS, quick=[OURS, *QUICK],

@@ -19,7 +19,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
-from switch import Failed, Switch
+from tools.switch import Failed, Switch
 
 State = Dict[str, str]
 

@@ -20,9 +20,9 @@ from fnmatch import filter as matching
 from pathlib import Path
 from typing import Callable, List, Sequence, Tuple
 
-import project as t
-from autotest import (FAIL, PASS, SKIP, TODO, CanNotRun, Job, Result,
-                      Suite)
+from tools import project as t
+from tools.autotest import (FAIL, PASS, SKIP, TODO, CanNotRun, Job, Result,
+                            Suite)
 
 OURS = "ours"                   # Instead of a pattern: this project's tests.
 

@@ -20,8 +20,11 @@ from pathlib import Path
 from typing import (Callable, Iterable, Iterator, List, Mapping, NoReturn,
                     Sequence)
 
-import autotest
-from project import Failure, run_main
+if not __package__:
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from tools import autotest
+from tools.project import Failure, run_main
 
 PR_SET_PDEATHSIG = 1
 CLONE_NEWNET = 0x40000000

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what it takes of a processor to forward packets.
+"""What it takes of a processor to forward packets.
 
-OVSDIR is a built tree.  Packets come from a veth device at fixed rates, and
+Packets come from a veth device at fixed rates, and
 go to one other, or to two in turn.  Contenders:
 
 af_packet         the userspace datapath, with packet sockets and no PMD
@@ -18,29 +17,22 @@ packets take.  bench/forwarding.rst has results, and says what they mean.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from statistics import quantiles
 from typing import Any, Dict, List, Tuple
 
-sys.dont_write_bytecode = True
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
-from dpdk import DpdkSwitch                                    # noqa: E402
-from figures import forwarding                                 # noqa: E402
-from machine import HugePages, NotHere, choose_cores, read     # noqa: E402
-from machine import Threads                                    # noqa: E402
-from packets import make_packet                                # noqa: E402
-from report import Result, write_json                          # noqa: E402
-from runner import positive, run_main                          # noqa: E402
-from switch import Failed, wait_until                          # noqa: E402
+from bench.dpdk import DpdkSwitch
+from bench.machine import HugePages, NotHere, Threads, choose_cores, read
+from bench.packets import make_packet
+from bench.report import Context, Result
+from tools.switch import Failed, wait_until
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = {"cc": "gcc", "clang": "clang", "ethtool": "ethtool",
@@ -50,6 +42,15 @@ PAGES = 256                     # Huge pages, of 2 MB.
 SATURATION = 0                  # As a rate: as many as can be sent.
 SLACK = 0.4                     # Seconds that packets come before or after.
 LOAD = ["-mr", "-elapsed", "-evp", "sha256", "-bytes", "1024"]
+# The options of bench/run.
+OPTIONS: Dict[str, Dict[str, Any]] = {
+    "--contenders": dict(nargs="+", choices=CONTENDERS, default=CONTENDERS,
+                         help="forwarding: (default: all)"),
+    "--rates": dict(type=int, nargs="+", metavar="N",
+                    default=[50000, 100000, 200000, 400000],
+                    help="forwarding: packets a second, before as many as can "
+                    "be sent"),
+}
 
 
 def run_first(thread: int, cpu: int, priority: int) -> None:
@@ -279,11 +280,13 @@ class Forwarder(DpdkSwitch):
                 n - before[name] for name, n in self.counts().items()):
             time.sleep(6)
         counts = {name: n - before[name] for name, n in self.counts().items()}
-        return {"share": share, "pps": received / elapsed,
-                "ns": share * elapsed / received * 1e9,
-                "sent": sent, **counts,
-                "uncounted": sent - sum(counts.values()),
-                **({"tx ns": self.sending()} if self.accounted else {})}
+        lost = sent - counts.pop("received")
+        if lost != sum(counts.values()):
+            raise Failed(f"{lost} packets are lost, but {counts} dropped")
+        return {"% of a CPU": share * 100, "packets/s": received / elapsed,
+                "ns a packet": share * elapsed / received * 1e9,
+                "% dropped": 100 * lost / max(sent, 1),
+                **({"ns to send": self.sending()} if self.accounted else {})}
 
     def latency(self) -> float:
         """Returns the 99th percentile of single packets, in us."""
@@ -292,74 +295,39 @@ class Forwarder(DpdkSwitch):
         return quantiles(map(int, out.split()), n=100)[98] / 1e3
 
 
-def run(args: argparse.Namespace, directory: Path) \
-        -> Tuple[List[Result], Dict[str, str]]:
+def run(context: Context) -> List[Result]:
+    missing = sorted({package for program, package in PROGRAMS.items()
+                      if not shutil.which(program)})
+    if os.geteuid() or missing:
+        raise NotHere(" ".join(["it needs root and Debian's", *missing]))
+    directory = context.directory
     values: Dict[Tuple[str, str], Dict[str, List[Any]]] = {}
     left_out: Dict[str, str] = {}
     subprocess.run(["cc", "-O2", "-o", str(directory / "sender"),
                     str(HERE / "forwarding.c")], check=True)
-    for k in range(args.runs):
-        for name in [c for c in args.contenders if c not in left_out]:
+
+    def measure(switch: Forwarder) -> None:
+        switch.set_up()
+        for n_out in 1, 2:
+            for rate in [*context.args.rates, SATURATION]:
+                case = f"{n_out} out, {f'{rate:,}' if rate else 'all'}"
+                context.progress(f"{switch.name}, {case} packets/s")
+                for what, value in switch.rate(rate, n_out, 1).items():
+                    values.setdefault((case, what), {}).setdefault(
+                        switch.name, []).append(value)
+        values.setdefault(("1 out, single", "us, p99"), {}).setdefault(
+            switch.name, []).append(switch.latency())
+
+    for k in range(context.choose("pairs", 3, 1)):
+        for name in [c for c in context.args.contenders if c not in left_out]:
             where = directory / f"{name}{k}"
             where.mkdir()
             (where / "packet").write_bytes(make_packet(1))
             try:
                 with HugePages(PAGES * (name == "net_af_packet")), \
-                        Forwarder(name, args.ovs.resolve(), where) as switch:
-                    switch.set_up()
-                    for n_out in 1, 2:
-                        for rate in [*args.rates, SATURATION]:
-                            print(f"  run {k + 1}: {name}, {n_out} out, "
-                                  f"{rate or 'all'} packets/s", flush=True)
-                            found = switch.rate(rate, n_out, args.seconds)
-                            for what, value in found.items():
-                                values.setdefault(
-                                    (f"{n_out} out, {rate}", what), {}
-                                ).setdefault(name, []).append(value)
-                    values.setdefault(("1 out, single", "p99 us"), {}
-                                      ).setdefault(name, []).append(
-                                          switch.latency())
+                        Forwarder(name, context.ovs, where) as switch:
+                    measure(switch)
             except NotHere as error:
                 left_out[name] = str(error).splitlines()[0]
                 print(f"  {name} is left out: {left_out[name]}")
-    return [Result(*key, found) for key, found in values.items()], left_out
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="bench/forwarding", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ovs", type=Path, metavar="OVSDIR")
-    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS,
-                        default=CONTENDERS, help="(default: all)")
-    parser.add_argument("--runs", type=positive, default=3, metavar="N",
-                        help="new processes (default: %(default)s)")
-    parser.add_argument("--seconds", type=positive, default=1, metavar="N",
-                        help="at each rate (default: %(default)s)")
-    parser.add_argument("--rates", type=positive, nargs="+", metavar="N",
-                        default=[50000, 100000, 200000, 400000],
-                        help="packets a second, before as many as can be sent "
-                        "(default: 50000 100000 200000 400000)")
-    parser.add_argument("--json", type=Path, metavar="FILE",
-                        help="also write everything measured to FILE")
-    args = parser.parse_args()
-    missing = sorted({package for program, package in PROGRAMS.items()
-                      if not shutil.which(program)})
-    if os.geteuid() or missing:
-        parser.error(" ".join(["it needs root and Debian's", *missing]))
-    try:
-        with tempfile.TemporaryDirectory(prefix="ovs-fw.") as directory:
-            results, left_out = run(args, Path(directory))
-    except Failed as error:
-        print(f"bench/forwarding: {error}", file=sys.stderr)
-        return 1
-    print(forwarding(results))
-    if args.json:
-        write_json(args.json, "bench/forwarding OVSDIR", sys.argv[2:],
-                   {"ovs": args.ovs}, {"forwarding": results},
-                   left_out=left_out)
-    return 0
-
-
-if __name__ == "__main__":
-    run_main(main)
+    return [Result(*key, found) for key, found in values.items()]

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures upcalls of the same packets with and without connection tracking.
+"""Upcalls of the same packets with and without connection tracking.
 
-OVSDIR is a built tree with the series.  Packets of new flows come from a veth
+Packets of new flows come from a veth
 device, and each one is an upcall in each of its passes through the datapath,
 as megaflows are disabled.  Cases differ in OpenFlow rules and in connections
 that are there before:
@@ -19,25 +18,25 @@ bench/ct.rst has results, and says what they mean.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
 import socket
-import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-sys.dont_write_bytecode = True
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
-from figures import ct                                         # noqa: E402
-from machine import has_kernel_datapath                        # noqa: E402
-from packets import make_packet                                # noqa: E402
-from report import Result, write_json                          # noqa: E402
-from runner import positive, run_main                          # noqa: E402
-from switch import Failed, Switch, wait_until                  # noqa: E402
+from bench.machine import NotHere, has_kernel_datapath
+from bench.packets import make_packet
+from bench.report import Context, Result
+from tools.switch import Failed, Switch, wait_until
+
+# The options of bench/run.
+OPTIONS: Dict[str, Dict[str, Any]] = {
+    "--connections": dict(type=int, default=100000, metavar="N", help="ct: "
+                          "there before, in some cases"),
+    "--kernel": dict(action="store_true", help="ct: use the kernel datapath"),
+}
 
 BURST = 64                      # Fits into the receive buffer of a port.
 BACKEND = 0x0c000001            # Instead of the destination 11.0.0.1.
@@ -177,58 +176,24 @@ class CtSwitch(Switch):
         return found
 
 
-def run(args: argparse.Namespace, directory: Path) -> List[Result]:
+def run(context: Context) -> List[Result]:
+    args = context.args
+    if os.geteuid() or args.kernel and not has_kernel_datapath():
+        raise NotHere("it needs root and, with --kernel, the module")
+    n = context.choose("packets", 2000, 200)
     values: Dict[Tuple[str, str], List[float]] = {}
-    for k in range(args.runs):
-        with CtSwitch(args.ovs.resolve(), directory / str(k)) as switch:
+    for k in range(context.choose("pairs", 5, 1)):
+        with CtSwitch(context.ovs, context.directory / str(k)) as switch:
             switch.set_up(args.kernel)
-            switch.measure(CASES[0], args.packets, 0)   # Memory is new here.
+            switch.measure(CASES[0], n, 0)      # Memory is new here.
             for case in CASES:
                 name = case.name.format(f"{args.connections:,}")
-                print(f"  run {k + 1}: {name}", flush=True)
-                found = switch.measure(case, args.packets, args.connections)
+                context.progress(f"process {k + 1}: {name}")
+                found = switch.measure(case, n, args.connections)
                 figures = {"upcalls": found["events"]}
                 for stage, times in found["stages"].items():
                     if times["unit"] == "ns" and times["count"]:
-                        figures[stage] = times["sum"] / 1e3
+                        figures[f"us, {stage}"] = times["sum"] / 1e3
                 for what, value in figures.items():
-                    values.setdefault((name, what), []).append(
-                        value / args.packets)
+                    values.setdefault((name, what), []).append(value / n)
     return [Result(*key, {"patched": found}) for key, found in values.items()]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="bench/ct", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ovs", type=Path, metavar="OVSDIR")
-    parser.add_argument("--runs", type=positive, default=5, metavar="N",
-                        help="new processes (default: %(default)s)")
-    parser.add_argument("--packets", type=positive, default=2000, metavar="N",
-                        help="of new flows in each case (default: "
-                        "%(default)s)")
-    parser.add_argument("--connections", type=positive, default=100000,
-                        metavar="N", help="there before, in some cases "
-                        "(default: %(default)s)")
-    parser.add_argument("--kernel", action="store_true",
-                        help="use the kernel datapath")
-    parser.add_argument("--json", type=Path, metavar="FILE",
-                        help="also write everything measured to FILE")
-    args = parser.parse_args()
-    if os.geteuid() or args.kernel and not has_kernel_datapath():
-        parser.error("it needs root and, with --kernel, the module")
-    try:
-        with tempfile.TemporaryDirectory(prefix="ovs-ct.") as directory:
-            results = run(args, Path(directory))
-    except Failed as error:
-        print(f"bench/ct: {error}", file=sys.stderr)
-        return 1
-    print(ct(results).rst())
-    if args.json:
-        write_json(args.json, "bench/ct OVSDIR", sys.argv[2:],
-                   {"ovs": args.ovs}, {"ct": results})
-    return 0
-
-
-if __name__ == "__main__":
-    run_main(main)

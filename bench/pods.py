@@ -1,13 +1,10 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what it costs ovs-vswitchd's main thread when pods come and go.
+"""What it costs ovs-vswitchd's main thread when pods come and go.
 
-STOCKDIR and OVSDIR are two built trees of Open vSwitch, without and with the
-series.  OVN, of Debian 13, has a logical switch with PORTS ports, each of
-which is a veth device in the userspace datapath.  In each cycle of 1.3 s,
-ten pods are added and deleted.  All daemons are in a network namespace of
-their own, and both trees are measured in one run, in turns.
-bench/pods.rst has results, and says what they mean.
+OVN, of Debian 13, has a logical switch with PORTS ports, each of which is a
+veth device in the userspace datapath.  In each cycle of 1.3 s, ten pods are
+added and deleted.  All daemons are in a network namespace of their own, and
+both trees are measured in one run, in turns.
 """
 
 from __future__ import annotations
@@ -20,23 +17,16 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 from statistics import median
 from typing import Any, Dict, List, Tuple
 
-sys.dont_write_bytecode = True
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
-import runner                                                  # noqa: E402
-from figures import pods                                       # noqa: E402
-from machine import Threads, read                              # noqa: E402
-from packets import make_packet                                # noqa: E402
-from report import Context, Result                             # noqa: E402
-from runner import positive                                    # noqa: E402
-from switch import (CLONE_NEWNET, Failed, Switch, libc,        # noqa: E402
-                    wait_until)
+from bench.machine import NotHere, Threads, read
+from bench.packets import make_packet
+from bench.report import Context, Result
+from tools.switch import CLONE_NEWNET, Failed, Switch, libc, wait_until
 
 TOP = Path(__file__).resolve().parent.parent
 SUITE = "trixie"
@@ -47,6 +37,14 @@ N_PODS = 10                     # That come and go in a cycle.
 CYCLE = 1.3                     # Seconds.
 BURST = 0.1                     # From one packet of each pod to the next.
 CASES = ("rest", "pods", "traffic")
+# The options of bench/run.
+OPTIONS: Dict[str, Dict[str, Any]] = {
+    "--idle": dict(type=int, nargs="+", default=[0, 1024], metavar="N",
+                   help="pods: idle ports beside those of pods, in another "
+                   "bridge"),
+    "--cycles": dict(type=int, default=5, metavar="N", help="pods: in a "
+                     "measurement"),
+}
 
 # Numbers of system calls; all but poll() are added up.
 CALLS = {
@@ -247,20 +245,11 @@ class Pods(Switch):
     def report(self, name: str) -> Any:
         return json.loads(self.appctl("--format", "json", f"{name}/cost-show"))
 
-    def accounted(self) -> int:
-        """Returns the main thread's processor time as cost/threads has it."""
-        reply = json.loads(self.appctl("--format", "json", "cost/threads"))
-        cpu_ns, = (thread["cpu_ns"] for thread in reply["threads"]
-                   if thread["tid"] == self.vswitchd.pid)
-        return int(cpu_ns)
-
     def cycles(self, case: str, n: int) -> Figures:
         """Returns the figures of 'n' cycles, for one."""
         patched = "bridge/cost-show" in self.appctl("list-commands")
         if patched:
             self.appctl("bridge/cost-clear")
-            self.appctl("netlink/cost-clear")
-            accounted = self.accounted()
         up = []
         before = Threads.schedstat([self.main])
         start = time.monotonic()
@@ -270,13 +259,11 @@ class Pods(Switch):
             else:
                 up += self.cycle()
         figures = {"cycle s": (time.monotonic() - start) / n}
-        cpu, waited = (new - old for new, old in
-                       zip(Threads.schedstat([self.main]), before))
-        figures.update({"cpu ms": cpu / n / 1e6, "wait ms": waited / n / 1e6})
+        cpu = Threads.schedstat([self.main])[0] - before[0]
+        figures["cpu ms"] = cpu / n / 1e6
         if up:
             figures.update({"up ms": median(up), "up max ms": max(up)})
         if patched:
-            figures["threads ms"] = (self.accounted() - accounted) / n / 1e6
             report = self.report("bridge")
             account, = (a for a in report["accounts"]
                         if a["name"] == "main-loop")
@@ -284,12 +271,6 @@ class Pods(Switch):
                                            - account["since_us"]) / n / 1e3
             for stage, numbers in account["stages"].items():
                 figures[f"stage {stage} ms"] = numbers["sum"] / n / 1e6
-            for account in self.report("netlink")["accounts"]:
-                if account["events"]:
-                    name = f"netlink {account['name']}"
-                    total = account["stages"]["total"]
-                    figures[f"{name} calls"] = account["events"] / n
-                    figures[f"{name} ms"] = total["sum"] / n / 1e6
         return figures
 
     def traced(self, n: int) -> Figures:
@@ -368,22 +349,22 @@ def measure(context: Context, switch: Pods,
 
 def run(context: Context) -> List[Result]:
     if os.geteuid():
-        raise Failed("it takes root")
+        raise NotHere("it takes root")
     missing = [package for program, package in PROGRAMS.items()
                if not shutil.which(program)]
     if missing:
-        raise Failed("'apt-get install " + " ".join(missing) + "' has what is "
-                     "missing here")
+        raise NotHere("'apt-get install " + " ".join(missing) + "' has what "
+                      "is missing here")
     if not (TRACEFS / "events").exists():
-        raise Failed("the kernel's tracepoints are not there: 'mount -t "
-                     f"tracefs tracefs {TRACEFS}'")
+        raise NotHere("the kernel's tracepoints are not there: 'mount -t "
+                      f"tracefs tracefs {TRACEFS}'")
     ovn = context.ovs.parent / f"cache/ovn-{SUITE}"
     get_ovn(ovn)
 
     trees = {"stock": context.stock, "patched": context.ovs}
     values: Dict[Tuple[str, str], Dict[str, List[float]]] = {}
-    for n_ports in context.args.ports:
-        for k in range(context.args.pairs):
+    for n_ports in context.args.ports or [128]:
+        for k in range(context.choose("pairs", 5, 1)):
             for name in sorted(trees, reverse=not k % 2):
                 where = context.directory / f"{name}{k}"
                 with Pods(trees[name], where, ovn) as switch:
@@ -393,25 +374,4 @@ def run(context: Context) -> List[Result]:
                         values.setdefault((case, what), {}).setdefault(
                             name, []).append(value)
                 shutil.rmtree(where)
-    results = [Result(*key, found) for key, found in values.items()]
-    print(pods(results))
-    return results
-
-
-def main() -> int:
-    benchmarks: runner.Benchmarks = {"pods": run}
-    parser = runner.make_parser("bench/pods", __doc__, benchmarks)
-    parser.add_argument("--ports", type=positive, nargs="+", metavar="N",
-                        default=[128], help="pods that stay (default: 128)")
-    parser.add_argument("--idle", type=int, nargs="+", metavar="N",
-                        default=[0, 1024], help="idle ports beside them, in "
-                        "another bridge (default: 0 1024)")
-    parser.add_argument("--pairs", type=positive, default=5, metavar="N",
-                        help="pairs of processes (default: %(default)s)")
-    parser.add_argument("--cycles", type=positive, default=5, metavar="N",
-                        help="cycles in a measurement (default: %(default)s)")
-    return runner.run_all(parser, parser.parse_args(), benchmarks)
-
-
-if __name__ == "__main__":
-    runner.run_main(main)
+    return [Result(*key, found) for key, found in values.items()]

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stage "tools": tests the tools of this directory, and ./bootstrap, on a
-small made-up source of Open vSwitch: what they do, and what they say and leave
-when something is wrong; and what the benchmarks calculate.  Needs no network
-and builds nothing."""
+"""Tests the tools of this directory, and ./bootstrap, on a small made-up source
+of Open vSwitch: what they do, and what they say and leave when something is
+wrong.  Needs no network, and builds nothing.
+
+    python3 -m unittest discover -s tools -t .
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,14 @@ import runpy
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 from pathlib import Path
 from typing import Dict, List
 
-import kinds
-import registry
-from autotest import FAIL, PASS, SKIP, TODO, Job
-from project import TOP
+from tools import kinds, registry
+from tools.project import TOP
 
 LINES = "".join(f"line {n};\n" for n in range(1, 41))
 
@@ -781,7 +780,7 @@ class Stages(ToolTest):
     def setUp(self) -> None:
         super().setUp()
         append(self.top / "tools/stages.py", "import os\n"
-               "from project import TOP\nfor stage in STAGES:\n"
+               "from tools.project import TOP\nfor stage in STAGES:\n"
                "    stage.run = lambda job: os.execv(TOP / 'tools/stage', "
                "['stage', job.stage, str(job.file)])\n")
         write(self.top / "tools/stage", f"""#!/bin/sh
@@ -1033,53 +1032,3 @@ class Bootstrap(ToolTest):
         self.assertIn("the last build was cut off", self.tool("bootstrap"))
         self.assertTrue((self.build / "ovs/cleaned").exists())
         self.assertNotIn("cut off", self.tool("bootstrap"))
-
-
-def name_of(test: unittest.TestCase) -> str:
-    return test.id().split(".", 1)[1]
-
-
-class Verdicts(unittest.TextTestResult):
-    """Keeps the verdict of each test."""
-
-    job: Job
-    note = ""                           # For tests that pass.
-
-    def failed(self) -> List[unittest.TestCase]:
-        return list(dict.fromkeys(
-            getattr(one, "test_case", one)              # Of a subtest.
-            for one, _ in self.failures + self.errors))
-
-    def stopTest(self, test: unittest.TestCase) -> None:
-        super().stopTest(test)
-        why = dict(self.skipped).get(test, "")
-        status = (FAIL if test in self.failed() else SKIP if why else PASS)
-        self.job.add(name_of(test), status, why or self.note
-                     if status != FAIL else "")
-
-
-def flatten(suite: unittest.TestSuite | unittest.TestCase
-            ) -> List[unittest.TestCase]:
-    if not isinstance(suite, unittest.TestSuite):
-        return [suite]
-    return [test for part in suite for test in flatten(part)]
-
-
-def check(job: Job) -> None:
-    loader = unittest.defaultTestLoader
-    if job.flags:
-        suite = loader.loadTestsFromNames(job.flags, sys.modules[__name__])
-    else:
-        suite = loader.loadTestsFromModule(sys.modules[__name__])
-        suite.addTests(loader.discover(str(TOP / "bench"), "test_*.py"))
-    Verdicts.job = job
-    for test in flatten(suite):
-        job.add(name_of(test), TODO)
-    # Tests do not clean up after a signal.
-    with tempfile.TemporaryDirectory(prefix="ovs-cost-tools.") as directory:
-        tempfile.tempdir = os.environ["TMPDIR"] = directory
-        runner = unittest.TextTestRunner(resultclass=Verdicts, verbosity=2)
-        result = runner.run(suite)
-        if not result.wasSuccessful():
-            Verdicts.note = "only when run again"
-            runner.run(unittest.TestSuite(result.failed()))

@@ -1,6 +1,5 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures one Prometheus that scrapes many hosts.
+"""One Prometheus that scrapes many hosts.
 
 Switches with different flow tables are recorded while they handle new flows;
 a program serves these recordings as the metrics of many hosts, which one
@@ -11,7 +10,6 @@ recordings merged.  'make bench-fleet' runs it; it needs Go and Prometheus.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import math
@@ -21,22 +19,26 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
-sys.dont_write_bytecode = True
-TOP = Path(__file__).resolve().parent.parent
-sys.path += [str(TOP / "tools"), str(TOP / "python")]
-from exporter import GO, find_prometheus, go_version           # noqa: E402
-from machine import NotHere                                    # noqa: E402
-from packets import make_packet                                # noqa: E402
-from report import Result, write_json                          # noqa: E402
-from switch import Failed, Process, Switch, wait_until         # noqa: E402
+from bench.machine import NotHere
+from bench.packets import make_packet
+from bench.report import Context, Result
+from tools.exporter import GO, find_prometheus, go_version
+from tools.switch import Failed, Process, Switch, wait_until
 
+TOP = Path(__file__).resolve().parent.parent
+# The options of bench/run.
+OPTIONS: Dict[str, Dict[str, Any]] = {
+    "--nodes": dict(type=int, default=1000, metavar="N",
+                    help="fleet: hosts"),
+    "--cache": dict(type=Path, metavar="DIR", help="fleet: where Prometheus "
+                    "is kept (default: OVSDIR/../cache)"),
+}
 STEP = 15                       # Seconds between scrapes, and between replies.
 REPLIES = 5                     # Of each recording.
 AT_ONCE = 50                    # What netdev-dummy queues is limited.
@@ -240,9 +242,16 @@ def check(prometheus: Prometheus, expected: Any) -> Tuple[float, float]:
     return p99, want
 
 
-def bench(ovs: Path, program: Path, nodes: int,
-          work: Path) -> List[Tuple[str, str]]:
-    print(f"recording {len(SHAPES)} switches", flush=True)
+def run(context: Context) -> List[Result]:
+    if go_version() < GO:
+        raise NotHere(f"there is no Go {GO[0]}.{GO[1]}")
+    program, why = find_prometheus(
+        (context.args.cache or context.ovs.parent / "cache").absolute())
+    if not program:
+        raise NotHere(why)
+    sys.path.append(str(TOP / "python"))        # For ovs.cost.
+    ovs, nodes, work = context.ovs, context.args.nodes, context.directory
+    context.progress(f"recording {len(SHAPES)} switches")
     recordings = [record(ovs, work, shape, n)
                   for n, shape in enumerate(SHAPES)]
     fleet, address = start_fleet(work, nodes, recordings)
@@ -251,7 +260,7 @@ def bench(ovs: Path, program: Path, nodes: int,
         start = time.monotonic()
         prometheus = Prometheus(program, work, address, nodes)
         stack.callback(prometheus.process.stop)
-        print(f"scraping {nodes:,} hosts", flush=True)
+        context.progress(f"scraping {nodes:,} hosts")
         # Until all replies have been scraped, twice, and are not cached.
         while time.monotonic() < start + (REPLIES + 2) * STEP + 5:
             fleet.check()
@@ -287,43 +296,5 @@ def bench(ovs: Path, program: Path, nodes: int,
         rate = f"histogram_quantile(0.99, sum(rate({SERIES}{SELECT}[2m])))"
         rows.append(("time of this query, of the last two minutes",
                      f"{prometheus.time(rate) * 1e3:,.0f} ms"))
-        print(f"Prometheus {prometheus.version}")
-        for name, value in rows:
-            print(f"  {name:45} {value:>12}")
-        print("Each bucket of all hosts is that of the recordings, merged.")
-        return [("version", prometheus.version), *rows]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="fleet", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ovs", type=Path, metavar="OVS",
-                        help="prepared and built tree")
-    parser.add_argument("cache", type=Path, metavar="CACHE",
-                        help="where Prometheus is kept")
-    parser.add_argument("--nodes", type=int, default=1000, metavar="N")
-    parser.add_argument("--json", type=Path, metavar="FILE",
-                        help="also write everything measured to FILE")
-    args = parser.parse_args()
-    try:
-        if go_version() < GO:
-            raise NotHere(f"there is no Go {GO[0]}.{GO[1]}")
-        program, why = find_prometheus(args.cache.absolute())
-        if not program:
-            raise NotHere(why)
-        with tempfile.TemporaryDirectory(prefix="fleet.") as name:
-            rows = bench(args.ovs.absolute(), program, args.nodes, Path(name))
-        if args.json:
-            write_json(args.json, "bench/fleet OVS CACHE", sys.argv[3:],
-                       {"ovs": args.ovs},
-                       {"fleet": [Result(name, "text", {"prometheus": [value]})
-                                  for name, value in rows]})
-    except Failed as e:
-        print(f"fleet: {e}", file=sys.stderr)
-        return 77 if isinstance(e, NotHere) else 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        return [Result(name, "text", {"prometheus": [value]}) for name, value
+                in [("version", prometheus.version), *rows]]

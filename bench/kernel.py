@@ -1,6 +1,5 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what accounting for upcalls from the kernel datapath costs.
+"""What accounting for upcalls from the kernel datapath costs.
 
 Sends packets of new flows into the kernel datapath, in storms that are handled
 in turn by:
@@ -20,28 +19,21 @@ ovs-vswitchd, and storms of one variant differ by less than a percent.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import json
 import os
 import shutil
 import signal
 import socket
-import statistics
 import struct
 import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
-sys.dont_write_bytecode = True
-sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
-import machine                                                 # noqa: E402
-import stats                                                   # noqa: E402
-from report import Result, ratio_cells, write_json             # noqa: E402
-from switch import Failed, Switch, libc, wait_until            # noqa: E402
+from bench.machine import NotHere, has_kernel_datapath
+from bench.report import Context, Result
+from tools.switch import Failed, Switch, libc, wait_until
 
 TRACE = """
 tracepoint:openvswitch:ovs_dp_upcall { @n_upcall = count(); }
@@ -52,13 +44,21 @@ kprobe:ovs_packet_cmd_execute { @n_kernel_execute = count(); }
 BEGIN { printf("attached\\n"); }
 """
 
-# Which variants are compared, and the budget.
-COMPARISONS = (("off", "stock", None), ("on", "off", 0.01),
-               ("on", "stock", 0.01), ("queue", "on", 0.02),
-               ("trace", "stock", None))
+# The options of bench/run.
+OPTIONS: Dict[str, Dict[str, Any]] = {
+    "--burst": dict(type=int, metavar="N", help="kernel: packets sent at "
+                    "once; they must fit into a socket's buffer (default: 400;"
+                    " batches: all)"),
+    "--trees": dict(nargs="+", metavar="NAME=DIR", help="batches: compare "
+                    "these trees"),
+    "--sizes": dict(type=int, nargs="+", default=[100, 1000], metavar="N",
+                    help="batches: packets of new flows"),
+}
 
 # Seconds in which all upcalls of a burst have been handled.
 PAUSE = 0.1
+# What is kept of the total of a storm.
+TOTALS = ("mean", "p50", "p90", "p99", "max")
 
 
 class IoVec(ctypes.Structure):
@@ -243,74 +243,39 @@ def run_traced(storm: Storm, n: int, directory: Path) -> Cost:
     return cost
 
 
-def beside_script(args: argparse.Namespace, directory: Path) -> None:
-    """Has OVS's upcall_cost.py look at the same packets as
-    upcall/cost-show."""
-    with Switch(args.ovs.resolve(), directory / "ovs") as switch:
-        switch.timeout = 600
-        switch.start_database()
-        switch.start()
-        storm = Storm(switch, args.burst)
-        storm.run(20)
-        Accounting(storm).run("queue", 20)
-        switch.vsctl("set", "Open_vSwitch", ".",
-                     "other_config:cost-sample-interval=1")
-        for n in args.beside_script:
-            output = directory / "script.out"
-            with open(output, "wb") as stream:
-                # pylint: disable=consider-using-with
-                script = subprocess.Popen(
-                    [sys.executable, "-u", switch.tree
-                     / "utilities/usdt-scripts/upcall_cost.py", "--quiet",
-                     f"--pid={switch.vswitchd.pid}"], env=switch.env,
-                    stdout=stream, stderr=subprocess.STDOUT)
-            wait_until(lambda: script.poll() is not None
-                       or b"Capturing events" in output.read_bytes(),
-                       "upcall_cost.py", 1200, 1)
-            if script.poll() is None:
-                storm.clear()
-                switch.appctl("upcall/cost-clear")
-                storm.send_all(n)
-                shown = switch.appctl("upcall/cost-show", "ovs-system")
-                script.send_signal(signal.SIGINT)
-                script.wait(1200)
-                print(f"\n{n:,} packets: upcall/cost-show\n\n{shown}",
-                      flush=True)
-            print(f"\n{n:,} packets: upcall_cost.py\n\n"
-                  + output.read_text(), flush=True)
-
-
-def measure_pair(pair: int, args: argparse.Namespace, directory: Path,
+def measure_pair(pair: int, context: Context,
                  costs: Dict[str, List[Cost]]) -> None:
     """Starts both switches anew, and sends a storm to each variant."""
-    with Switch(args.stock.resolve(), directory / f"stock{pair}") as stock, \
-            Switch(args.ovs.resolve(), directory / f"ovs{pair}") as ovs:
+    directory = context.directory
+    n = context.choose("packets", 2000, 200)
+    with Switch(context.stock, directory / f"stock{pair}") as stock, \
+            Switch(context.ovs, directory / f"ovs{pair}") as ovs:
         storms = []
         for switch in stock, ovs:
             switch.timeout = 600
             switch.start_database()
             switch.start()
-            storms.append(Storm(switch, args.burst))
-            storms[-1].run(args.upcalls)        # Memory is new here.
+            storms.append(Storm(switch, context.args.burst or 400))
+            storms[-1].run(n)        # Memory is new here.
         accounting = Accounting(storms[1])
 
         variants = ["stock", *accounting.VARIANTS]
         if pair % 2:
             variants.reverse()
-        if args.trace and shutil.which("bpftrace"):
+        if shutil.which("bpftrace"):
             variants.append("trace")
         for variant in variants:
             if variant == "stock":
                 storms[0].run(20)
-                cost = storms[0].run(args.upcalls)
+                cost = storms[0].run(n)
             elif variant == "trace":
-                cost = run_traced(storms[0], args.upcalls, directory)
+                cost = run_traced(storms[0], n, directory)
             else:
-                cost = accounting.run(variant, args.upcalls)
+                cost = accounting.run(variant, n)
             costs.setdefault(variant, []).append(cost)
-            print(f"pair {pair + 1}, {variant}: handlers "
-                  f"{cost.handlers:.2f} us, sender {cost.sender:.2f} us an "
-                  "upcall", flush=True)
+            context.progress(f"pair {pair + 1}, {variant}: handlers "
+                             f"{cost.handlers:.2f} us, sender "
+                             f"{cost.sender:.2f} us an upcall")
 
 
 def learn(tree: Path, directory: Path, n: int,
@@ -341,116 +306,49 @@ def learn(tree: Path, directory: Path, n: int,
         return cost, stages
 
 
-def measure_trees(args: argparse.Namespace, directory: Path) -> List[Result]:
-    """Returns what an upcall takes with each of the trees, and, of those with
-    accounting, the 'total' that they report of each storm."""
-    trees = dict(tree.split("=", 1) for tree in args.trees)
-    base, *others = trees
-    results = []
-    for n in args.flows:
-        ns: Dict[str, List[float]] = {name: [] for name in trees}
-        reports: Dict[str, List[Dict[str, Any]]] = {}
-        for pair in range(args.pairs):
-            for name in list(trees)[::-1 if pair % 2 else 1]:
-                cost, stages = learn(Path(trees[name]),
-                                     directory / f"{n}-{name}-{pair}", n,
-                                     args.burst or n)
-                ns[name].append(cost.total() * 1e3)
-                print(f"{n} flows, pair {pair + 1}, {name}: handlers "
-                      f"{cost.handlers:.2f} us, sender {cost.sender:.2f} us "
-                      "an upcall", flush=True)
-                if stages:
-                    reports.setdefault(name, []).append(stages["total"])
-        results.append(Result(f"{n} flows", "ns", ns))
-        if reports:
-            results.append(Result(f"{n} flows", "total", reports))
-        for name in others:
-            print(f"{name + '/' + base:12}",
-                  *ratio_cells(results[-2 if reports else -1].ratio(
-                      name, base), 4))
-    return results
-
-
-def measure(args: argparse.Namespace, directory: Path) -> Result:
-    costs: Dict[str, List[Cost]] = {}
-    for pair in range(args.pairs):
-        measure_pair(pair, args, directory, costs)
-    print(f"\nProcessor time of an upcall, median of {args.pairs} storms of "
-          f"{args.upcalls:,}, in bursts of {args.burst}:\n")
-    print("variant  handlers  sender   total us")
-    for variant, cost in costs.items():
-        medians = [statistics.median(c) for c in zip(
-            *((*c, c.total()) for c in cost))]
-        print("{:8}{:9.2f}{:8.2f}{:9.2f}".format(variant, *medians))
-    print()
-    # Nanoseconds are instructions.
-    result = Result("an upcall", "ns", {
-        name: [c.total() * 1e3 for c in cost] for name, cost in costs.items()})
-    for variant, base, budget in COMPARISONS:
-        if variant in costs:
-            r = result.ratio(variant, base)
-            verdict = "" if budget is None else stats.verdict(r, budget)
-            print(f"{variant + '/' + base:12}",
-                  *ratio_cells(r, 4), verdict)
-    return result
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="bench/kernel", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stock", type=Path, metavar="STOCK",
-                        help="built tree without the series")
-    parser.add_argument("ovs", type=Path, metavar="OVS",
-                        help="built tree with the series")
-    parser.add_argument("--pairs", type=int, default=9, metavar="N",
-                        help="storms of each variant (default: %(default)s)")
-    parser.add_argument("--upcalls", type=int, default=2000, metavar="N",
-                        help="upcalls in a storm (default: %(default)s)")
-    parser.add_argument("--burst", type=int, metavar="N",
-                        help="packets sent at once; they must fit into a "
-                        "socket's buffer (default: 400; with --trees, all)")
-    parser.add_argument("--beside-script", type=int, nargs="+", metavar="N",
-                        help="instead, show what upcall_cost.py and "
-                        "upcall/cost-show say of the same N packets")
-    parser.add_argument("--trees", nargs="+", metavar="NAME=DIR",
-                        help="instead, compare these trees with the first of "
-                        "them")
-    parser.add_argument("--flows", type=int, nargs="+", default=[100, 1000],
-                        metavar="N", help="packets of new flows, with "
-                        "--trees (default: 100 1000)")
-    parser.add_argument("--no-trace", dest="trace", action="store_false",
-                        help="don't measure bpftrace")
-    parser.add_argument("--json", type=Path, metavar="FILE",
-                        help="also write everything measured to FILE, which "
-                        "has to be in the directory that the virtual machine "
-                        "keeps")
-    args = parser.parse_args()
-    if not args.trees:
-        args.burst = args.burst or 400
-    if os.geteuid() or not machine.has_kernel_datapath():
-        print("bench/kernel: it needs root and the openvswitch module")
-        return 77
+def prepare() -> None:
+    if os.geteuid() or not has_kernel_datapath():
+        raise NotHere("it needs root and the openvswitch module")
     # Handlers wait until a burst is complete.
     os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK,
                           os.sched_param(1))
-    with tempfile.TemporaryDirectory() as name:
-        if args.beside_script:
-            beside_script(args, Path(name))
-            return 0
-        results = measure_trees(args, Path(name)) if args.trees \
-            else [measure(args, Path(name))]
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        write_json(args.json, "bench/kernel STOCKDIR OVSDIR", sys.argv[3:],
-                   {"stock": args.stock, "ovs": args.ovs},
-                   {"batches" if args.trees else "kernel": results})
-    return 0
 
 
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Failed as error:
-        print(f"bench/kernel: {error}", file=sys.stderr)
-        sys.exit(1)
+def batches(context: Context) -> List[Result]:
+    """Returns what an upcall takes with each of the trees, and, of those with
+    accounting, the 'total' that they report of each storm."""
+    prepare()
+    if not context.args.trees:
+        raise NotHere("it needs --trees")
+    trees = dict(tree.split("=", 1) for tree in context.args.trees)
+    results = []
+    for n in context.args.sizes:
+        ns: Dict[str, List[float]] = {name: [] for name in trees}
+        totals: Dict[str, Dict[str, List[float]]] = {}
+        for pair in range(context.choose("pairs", 9, 2)):
+            for name in list(trees)[::-1 if pair % 2 else 1]:
+                cost, stages = learn(
+                    Path(trees[name]),
+                    context.directory / f"{n}-{name}-{pair}", n,
+                    context.args.burst or n)
+                ns[name].append(cost.total() * 1e3)
+                context.progress(f"{n} flows, pair {pair + 1}, {name}: "
+                                 f"{cost.total():.2f} us an upcall")
+                for what in TOTALS if stages else ():
+                    totals.setdefault(what, {}).setdefault(name, []).append(
+                        stages["total"][what] / 1e3)
+        results.append(Result(f"{n} flows", "ns", ns))
+        results += [Result(f"{n} flows, total, {what}", "us", found)
+                    for what, found in totals.items()]
+    return results
+
+
+def run(context: Context) -> List[Result]:
+    prepare()
+    costs: Dict[str, List[Cost]] = {}
+    for pair in range(context.choose("pairs", 9, 2)):
+        measure_pair(pair, context, costs)
+    # Nanoseconds are instructions.
+    return [Result("an upcall", "ns", {
+        name: [c.total() * 1e3 for c in cost]
+        for name, cost in costs.items()})]

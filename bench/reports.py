@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch with many dummy ports, and PMD threads that send to all of them.
+"""How long the main thread takes for a report, at a time.
 
-reports  3,000 ports, to each of which 32 PMD threads have sent.  Each report
-         is asked for in text and in JSON, at its defaults and with as many
-         accounts, and all of their threads, as a reply has room for.  What is
-         taken is what
-         "bridge/cost-show" has as the longest time that the main loop, which
-         has a CPU of its own then, spent on commands in one iteration.
-         "nothing" is that of the command that clears this number.
-reload   A PMD thread floods a packet to 3,000 ports, right after it was
-         reloaded: the cycles that it takes, of pmd-stats-show, with
-         accounting on, off, and in stock Open vSwitch.  The median of several
-         times, in each process.
+A switch has 3,000 dummy ports, to each of which 32 PMD threads have sent.
+Each report is asked for in text and in JSON, at its defaults and with as many
+accounts, and all of their threads, as a reply has room for.  What is taken is
+what "bridge/cost-show" has as the longest time that the main loop, which has a
+CPU of its own then, spent on commands in one iteration.  "nothing" is that of
+the command that clears this number.
 """
 
 from __future__ import annotations
@@ -21,19 +16,17 @@ import json
 import os
 import re
 from pathlib import Path
-from statistics import median
 from typing import Dict, List
 
-from machine import Cores, Threads, choose_cores
-from packets import make_packet
-from report import Context, Result, ratio_line, table
-from switch import Switch, wait_until
+from bench.machine import Cores, Threads, choose_cores
+from bench.packets import make_packet
+from bench.report import Context, Result
+from tools.switch import Switch, wait_until
 
 N_PORTS = 3000
 N_THREADS = 32
 REPORTS = ["upcall", "tx", "bridge", "netlink", "revalidator"]
 N_ROUNDS = 9                    # Of each report.
-N_RELOADS = 8                   # Of each variant, in a process.
 
 
 class ScaleSwitch(Switch):
@@ -65,23 +58,15 @@ class ScaleSwitch(Switch):
                        f"options:n_rxq={n_threads}")
         self.add_flows("in_port=source,actions=flood")
 
-    def flood(self, queue: int) -> int:
-        """Has a packet sent to all ports, by the thread of rx 'queue'.
-        Returns how many cycles that took."""
+    def flood(self, queue: int) -> None:
+        """Has a packet sent to all ports, by the thread of rx 'queue'."""
         self.appctl("dpif-netdev/pmd-stats-clear")
         self.appctl("netdev-dummy/receive", "source", "--qid", str(queue),
                     make_packet(1).hex())
-        found: List[str] = []
-
-        def received() -> bool:
-            found[:] = re.findall(
-                # 0 until it has been sent.
-                r"Rx packets: +1 .*\b([1-9]\d*) cycles/pkt",
-                self.appctl("dpif-netdev/pmd-stats-show"))
-            return bool(found)
-
-        wait_until(received, "a packet")
-        return int(found[0])
+        wait_until(lambda: bool(re.search(
+            # 0 until it has been sent.
+            r"Rx packets: +1 .*\b[1-9]\d* cycles/pkt",
+            self.appctl("dpif-netdev/pmd-stats-show"))), "a packet")
 
     def isolate_main(self, cores: Cores) -> None:
         """Gives the main thread a CPU of its own: everything else of this
@@ -93,8 +78,7 @@ class ScaleSwitch(Switch):
         os.sched_setaffinity(self.vswitchd.pid, {cores.main})
 
 
-def reports(context: Context) -> List[Result]:
-    """How long the main thread takes for a report."""
+def run(context: Context) -> List[Result]:
     quick = context.args.quick
     n_ports, n_threads = (100, 4) if quick else (N_PORTS, N_THREADS)
     directory = context.directory
@@ -133,57 +117,5 @@ def reports(context: Context) -> List[Result]:
             measure(f"{name}, JSON", "--format", "json", name)
             measure(f"{name}, JSON, all", "--format", "json", *everything)
             context.progress(name)
-    found = [Result(name, "us", {"patched": us})
-             for name, us in results.items()]
-    print(table(REPORTS_HEADER, report_rows(found)))
-    return found
-
-
-REPORTS_HEADER = ["main thread, at a time", "median", "most"]
-
-
-def report_rows(results: List[Result]) -> List[List[str]]:
-    """Returns the rows of a table with REPORTS_HEADER."""
-    return [[r.case, *(f"{of(r.values['patched']):,.0f} us"
-                       for of in (median, max))] for r in results]
-
-
-def measure_reloads(switch: ScaleSwitch, n: int) -> float:
-    """Reloads the PMD thread 'n' times, and returns how many cycles it took
-    it to flood one packet afterwards."""
-    cycles = []
-    for i in range(n):
-        switch.vsctl("set", "Interface", "source",
-                     f"options:n_rxq={2 + i % 2}")
-        cycles.append(switch.flood(0))
-    return median(cycles)
-
-
-def reload(context: Context) -> List[Result]:
-    """How long a PMD thread takes to flood after it was reloaded."""
-    args = context.args
-    n_ports = 100 if args.quick else N_PORTS
-    cycles: Dict[str, List[float]] = {"stock": [], "off": [], "on": []}
-    for k in range(args.pairs):
-        context.progress(f"pair {k + 1} of {args.pairs}")
-        for name, tree in (("stock", context.stock), ("ovs", context.ovs)):
-            with ScaleSwitch(tree, context.directory / f"{name}-{k}", n_ports,
-                             1) as switch:
-                switch.flood(0)
-                if name == "stock":
-                    cycles[name].append(measure_reloads(switch, N_RELOADS))
-                    continue
-                for variant in ("off", "on")[::1 - k % 2 * 2]:
-                    switch.vsctl("set", "Open_vSwitch", ".",
-                                 "other_config:cost-accounting="
-                                 + {"off": "false", "on": "true"}[variant])
-                    switch.flood(0)
-                    cycles[variant].append(measure_reloads(switch, N_RELOADS))
-    print(table(["", "n", "cycles per port"],
-                [[name, str(len(values)), f"{median(values) / n_ports:.0f}"]
-                 for name, values in cycles.items()]))
-    result = Result(f"a flood to {n_ports} ports", "cycles", cycles)
-    for above, below in (("off", "stock"), ("on", "stock"), ("on", "off")):
-        print(ratio_line(f"{above}/{below}", result.ratio(above, below), None,
-                         judge=False))
-    return [result]
+    return [Result(name, "us", {"patched": us})
+            for name, us in results.items()]
