@@ -110,11 +110,6 @@ class Suite:
             numbers[name + rank] = int(number)
         return numbers
 
-    def log(self, test: str) -> Path:
-        """Returns the log of a test that failed."""
-        number = str(self.tests[test]).zfill(len(str(len(self.tests))))
-        return self.tree / f"tests/{self.name}.dir/{number}/{self.name}.log"
-
     def run_raw(self, arguments: Iterable[str]) -> int:
         """Runs the suite with Autotest's own 'arguments' and output."""
         return subprocess.run(

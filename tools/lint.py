@@ -230,6 +230,12 @@ def check_figures(_ovs: Path) -> None:
     run(sys.executable, "-B", "bench/figures.py", "--check")
 
 
+def check_commits(_ovs: Path) -> None:
+    """Messages of new commits say what they do, and why."""
+    git("rev-parse")
+    run(sys.executable, "-B", "tools/check-commits")
+
+
 def check_rules(_ovs: Path) -> None:
     """Alerts, runbook and symptoms are those of the rules."""
     run(sys.executable, "-B", "monitoring/make-rules", "--check")

@@ -687,6 +687,26 @@ class Lint(ToolTest):
                 self.assertIn(problem, text)
 
 
+class Commits(unittest.TestCase):
+    def test_problems(self) -> None:
+        problems = runpy.run_path(str(TOP / "tools/check-commits"))["problems"]
+        body = "Because it was so before, and nobody could know what it did."
+        for subject, text, found in (
+                ("tools: Check messages of commits.", body, ""),
+                ("bench/run, tools: Drop a list.", body, ""),
+                ("tools: Check " + 60 * "x" + ".", body, "74 characters"),
+                ("Check messages.", body, "not of the form"),
+                ("tools: More checks of commits.", body, "'More' is no verb"),
+                ("tools: Adding checks.", body, "'Adding' is no verb"),
+                ("tools: Do it again.", body, "does not name a thing"),
+                ("tools: Wrap a line.", "Signed-off-by: " + body,
+                 "no body says why")):
+            with self.subTest(subject):
+                said = [*problems(subject, text)]
+                self.assertEqual(len(said), bool(found), said)
+                self.assertIn(found, "".join(said))
+
+
 class Suites(ToolTest):
     """Stages that run suites of Open vSwitch."""
 
