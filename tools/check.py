@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -26,7 +27,7 @@ import textwrap
 import time
 from itertools import groupby
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
@@ -42,6 +43,19 @@ TTY = sys.stdout.isatty()
 INTERVAL = 0.5 if TTY else 25   # Seconds between lines of progress.
 
 
+@functools.lru_cache(maxsize=None)
+def contained() -> Tuple[str, ...]:
+    """Returns a command that runs another one in a namespace of processes, all
+    of which end with it, if there are such namespaces here."""
+    user = ("--user", "--map-current-user") if os.geteuid() else ()
+    # The shell waits for processes that have lost their parents.
+    command = ("unshare", *user, "--pid", "--fork", "--kill-child",
+               "--mount-proc", "sh", "-c", "\"$@\" & wait $!", "sh")
+    done = subprocess.run([*command, "true"], stdin=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, check=False)
+    return () if done.returncode else command
+
+
 class Running:
     """A stage that runs, or has run."""
 
@@ -52,15 +66,12 @@ class Running:
         self.log = args.build / f"log/check-{self.name}.log"
         self.file = args.build / f"check-{self.name}.result"
         self.file.unlink(missing_ok=True)
-        # All processes of the stage have this variable, wherever they are;
-        # those of a stage within a stage have both.
-        self.tag = f"OVS_COST_STAGE_{os.getpid()}_{self.name}"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, __file__, f"--inside={self.name}",
-                 *sys.argv[1:]], stdin=subprocess.DEVNULL, stdout=log,
-                stderr=subprocess.STDOUT, start_new_session=True,
-                env={**os.environ, self.tag: "yes"})
+                [*contained(), sys.executable, __file__,
+                 f"--inside={self.name}", *sys.argv[1:]],
+                stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True)
         self.began = time.time()
         self.took = 0.0         # Seconds, once it has ended.
         self.results: Dict[str, Result] = {}
@@ -81,25 +92,14 @@ class Running:
         said = [line.strip() for line in tail(self.log, 5) if line.strip()]
         return ": ".join([text, *said[-1:]])
 
-    def kill_all(self) -> None:
-        found = True
-        while found:
-            found = False
-            for environ in Path("/proc").glob("[0-9]*/environ"):
-                # It may be gone, or somebody else's.
-                with contextlib.suppress(OSError):
-                    if f"{self.tag}=".encode() in environ.read_bytes():
-                        os.kill(int(environ.parent.name), signal.SIGKILL)
-                        found = True
-            time.sleep(0.1)
-
     def stop(self) -> None:
         """Has it clean up, and ends it."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(GRACE)
-        self.kill_all()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def has_ended(self) -> bool:
@@ -114,7 +114,6 @@ class Running:
                 return False
             why = f"no test has ended for {self.stage.limit:.0f} s"
             self.stop()
-        self.kill_all()
         self.took = time.time() - self.began
         self.results = autotest.read_results(self.file)
         todo = [k for k, r in self.results.items() if r.status == TODO]
@@ -214,7 +213,7 @@ def named(ran: List[Running], status: str) -> List[str]:
 
 
 def summarize(ran: List[Running], took: float) -> int:
-    row = "  {:9}{:>7}{:>8}{:>9}{:>7}"
+    row = "  {:12}{:>7}{:>8}{:>9}{:>7}"
     say("\n" + row.format("", "passed", "failed", "skipped", "time"))
     for one in ran:
         say(row.format(one.name, *one.counts(), minutes(one.took)))
@@ -253,7 +252,7 @@ def main() -> Optional[int]:
         usage="%(prog)s [OPTION]... BUILD [STAGE]... [-- TESTSUITEFLAGS...]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="stages:\n" + "\n".join(textwrap.fill(
-            f"  {stage.name:10}{stage.what}", 79, subsequent_indent=" " * 12)
+            f"  {stage.name:13}{stage.what}", 79, subsequent_indent=" " * 15)
             for stage in STAGES))
     parser.add_argument("build", type=Path, metavar="BUILD",
                         help="directory with the built tree 'ovs', or a tree")
@@ -261,7 +260,7 @@ def main() -> Optional[int]:
                         help="run only these; 'long' is a group of them")
     for option, text in (
             ("all", "run all tests of the stages, not only those that tell "
-             "most, and stages exporter, changes and lint"),
+             "most, and stages exporter, differential and lint"),
             ("ours", "run none of Open vSwitch's own tests"),
             ("upstream", "run Open vSwitch's own tests in stages system, dpdk "
              "and kernel, too"),

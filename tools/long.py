@@ -85,14 +85,15 @@ def program(job: Job, name: str, *arguments: object) -> None:
     job.add("all of it", PASS)
 
 
-def changes(job: Job, n: int, seeds: str) -> None:
+def differential(job: Job, n: int, seeds: str) -> None:
     """Compares the tree with stock after 'n' steps of each seed."""
     stock = job.build / "stock"
     if os.geteuid():
         raise CanNotRun("it needs root")
     if not (stock / "vswitchd/ovs-vswitchd").exists():
         raise CanNotRun(f"{stock} is not built ('make stock' does that)")
-    run(t.TOP / "tools/changes", stock, job.ovs, f"-n{n}", f"--seed={seeds}")
+    run(t.TOP / "differential/run", stock, job.ovs, f"-n{n}",
+        f"--seed={seeds}")
     job.add(f"{n} steps of seeds {seeds}", PASS)
 
 
@@ -130,10 +131,10 @@ def tsan(job: Job) -> None:
 STEPS: List[Tuple[str, str, Callable[[Job], None]]] = [
     ("demo", "the demo, which compares what it sent with what was counted",
      lambda job: program(job, "tools/demo", job.build)),
-    ("cases", "switches in trouble, of which ovs-cost doctor says what it is",
-     lambda job: program(job, "tools/cases", job.ovs)),
-    ("steps", "1,000 steps of stage changes, of other seeds",
-     lambda job: changes(job, 50, "101-120")),
+    ("doctor", "switches in trouble, of which ovs-cost doctor says what it is",
+     lambda job: program(job, "tools/check-doctor", job.ovs)),
+    ("steps", "1,000 steps of stage differential, of other seeds",
+     lambda job: differential(job, 50, "101-120")),
     ("bench", "all benchmarks, quickly",
      lambda job: program(job, "bench/run", "--quick", job.build / "stock",
                          job.ovs)),

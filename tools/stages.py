@@ -69,7 +69,7 @@ KERNEL_UPSTREAM = [f"system-traffic.at: {title}" for title in (
     "conntrack - multiple bridges", "conntrack - ct_mark")]
 
 STAGES = [
-    Stage("tools", "tests of tools/, bench/ and ./bootstrap",
+    Stage("tools", "unit tests of Python, and tests of ./bootstrap",
           unit.check, "check", together=True),
     Stage("suite", "this project's tests in Open vSwitch's main suite, and "
           "those of OVS that the series can affect",
@@ -88,9 +88,9 @@ STAGES = [
                 upstream=KERNEL_UPSTREAM), "check", limit=1800),
     Stage("exporter", "the exporter, with a real Prometheus, and its rules",
           exporter.check, "all"),
-    Stage("changes", "random changes of devices, ports and daemons, as root, "
-          "after which the switch is as stock",
-          lambda job: long.changes(job, 30, "1-5"), "all", limit=1200),
+    Stage("differential", "random changes of devices, ports and daemons, as "
+          "root, after which the switch is as stock",
+          lambda job: long.differential(job, 30, "1-5"), "all", limit=1200),
     Stage("lint", "style and form of everything in the repository",
           lint.check, "all"),
     *(Stage(name, what, step, "long", required=False, limit=1800)

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stages that run suites of Open vSwitch: which tests, where, and what
 their results mean.
-
-A test that fails runs again, alone, after its log has been printed: many wait
-for something that a busy machine reaches late.  A test that passes then is
-named in the summary.
 """
 
 from __future__ import annotations
@@ -14,7 +10,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from dataclasses import dataclass
 from fnmatch import filter as matching
 from pathlib import Path
@@ -83,8 +78,7 @@ def huge_pages(job: Job, suite: str) -> List[str]:
                         "--with-dpdk)")
     command = namespaces(job, suite, "mkdir -p /dev/hugepages && mount -t "
                          "hugetlbfs hugetlbfs /dev/hugepages &&")
-    sys.path.insert(0, str(t.TOP / "bench"))
-    from machine import HugePages, NotHere
+    from bench.machine import HugePages, NotHere
     try:
         atexit.register(HugePages(640).__enter__().__exit__)
     except NotHere as error:
@@ -148,25 +142,15 @@ class Tests:
             job.add("all of it", PASS, "the tree has none")
         for name in chosen:
             job.add(name, TODO)
-        results = suite.run(chosen, job.add)
-        again = [name for name in chosen if results[name].status == FAIL]
-        for name in again:
-            print(f"\n{suite.log(name)}:", flush=True)
-            # Without the files that are added to it.
-            subprocess.run(["grep", "-v", "^> ", suite.log(name)],
-                           check=False)
-        for name, result in suite.run(again, alone=True).items():
-            if result.status == PASS:
-                result = Result(PASS, "only when run alone")
-            elif name in MAY_FAIL:
-                result = Result(SKIP, "failed: " + MAY_FAIL[name])
-            job.add(name, *result)
+        for name, result in suite.run(chosen, job.add).items():
+            if result.status == FAIL and name in MAY_FAIL:
+                job.add(name, SKIP, "failed: " + MAY_FAIL[name])
         return 0
 
 
 def upstream(job: Job) -> None:
     """All of OVS's tests in the stock and in the patched tree: a test passes
-    if it does so in both.  If its results differ, it runs again, alone."""
+    if it does so in both."""
     stock, ovs = Suite(job.build / "stock"), Suite(job.ovs)
     for name in stock.tests:
         job.add(name, *(Result(TODO) if name in ovs.tests else
@@ -178,11 +162,9 @@ def upstream(job: Job) -> None:
         kept.write_text(json.dumps(stock.run(stock.tests)))
     before = {name: status for name, (status, _)
               in json.loads(kept.read_text()).items()}
-    differ: List[str] = []
 
     def judge(name: str, status: str, _detail: str) -> None:
         if status != before[name]:
-            differ.append(name)
             job.add(name, FAIL, f"stock: {before[name]}, patched: {status}")
         elif status == PASS:
             job.add(name, PASS)
@@ -190,7 +172,3 @@ def upstream(job: Job) -> None:
             job.add(name, SKIP, f"the same in both trees: {status}")
 
     ovs.run([name for name in before if name in ovs.tests], judge)
-    print(f"{len(differ)} differ; running them again, alone", flush=True)
-    before.update((name, status) for name, (status, _)
-                  in stock.run(differ, alone=True).items())
-    ovs.run(list(differ), judge, alone=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stage "tools": Python's unit tests of tools/ and bench/."""
+"""The stage "tools": Python's unit tests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check(job: Job) -> None:
     loader.testNamePatterns = [f"*{word}*" for word in job.flags] or None
     suite = unittest.TestSuite(
         loader.discover(str(TOP / name), top_level_dir=str(TOP))
-        for name in ("tools", "bench"))
+        for name in ("tools", "bench", "differential"))
     Verdicts.job = job
     for test in flatten(suite):
         job.add(name_of(test), TODO)
