@@ -279,12 +279,16 @@ def renew(name: str, text: str, sources: List[Source], said: List[str]) -> str:
 def check_results(again: List[str], used: Set[str]) -> Iterator[str]:
     """Results are those of a commit of the history, without edits, but for
     those that have to be measured 'again', and documents use them."""
+    def git(*args: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(["git", *args], cwd=TOP, capture_output=True,
+                              text=True, check=False)
+
     names = {path.stem for path in RESULTS.glob("*.json")}
+    known = git("rev-parse", "--is-shallow-repository").stdout == "false\n"
     for name in sorted(names):
         commit = load(name)["commit"]
-        bad = commit.endswith("-dirty") or subprocess.run(
-            ["git", "merge-base", "--is-ancestor", commit, "HEAD"], cwd=TOP,
-            stderr=subprocess.DEVNULL, check=False).returncode
+        bad = commit.endswith("-dirty") or known and git(
+            "merge-base", "--is-ancestor", commit, "HEAD").returncode
         if bad and name not in again:
             yield f"{name} was measured of {commit}, which is not clean"
         elif name in again and not bad:
