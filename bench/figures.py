@@ -276,9 +276,11 @@ def renew(name: str, text: str, sources: List[Source], said: List[str]) -> str:
 # Results.
 
 
-def check_results(again: List[str], used: Set[str]) -> Iterator[str]:
-    """Results are those of a commit of the history, without edits, but for
-    those that have to be measured 'again', and documents use them."""
+def check_results(again: List[str], machines: Set[str],
+                  used: Set[str]) -> Iterator[str]:
+    """Results are those of a commit of the history, without edits, on one of
+    'machines', but for those that have to be measured 'again', and documents
+    use them."""
     def git(*args: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(["git", *args], cwd=TOP, capture_output=True,
                               text=True, check=False)
@@ -286,11 +288,11 @@ def check_results(again: List[str], used: Set[str]) -> Iterator[str]:
     names = {path.stem for path in RESULTS.glob("*.json")}
     known = git("rev-parse", "--is-shallow-repository").stdout == "false\n"
     for name in sorted(names):
-        commit = load(name)["commit"]
-        bad = commit.endswith("-dirty") or known and git(
-            "merge-base", "--is-ancestor", commit, "HEAD").returncode
+        commit, cpu = load(name)["commit"], load(name)["machine"]["cpu"]
+        bad = (commit.endswith("-dirty") or cpu not in machines or known and
+               git("merge-base", "--is-ancestor", commit, "HEAD").returncode)
         if bad and name not in again:
-            yield f"{name} was measured of {commit}, which is not clean"
+            yield f"{name} was measured of {commit} on {cpu}: measure it again"
         elif name in again and not bad:
             yield f"{name} has been measured again: drop it from the list"
     for name in sorted(names - used):
@@ -336,7 +338,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         for one in said:
             print(f"{name}: {one}")
         n_bad += len(said)
-    for one in check_results(again, used):
+    machines = {one.text for one in sources if one.file == "machines"}
+    for one in check_results(again, machines, used):
         print(f"bench/results: {one}")
         n_bad += 1
     return 1 if n_bad else 0

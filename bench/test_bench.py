@@ -246,7 +246,8 @@ x.md
         patch.start()
         self.addCleanup(patch.stop)
         (self.top / "upcalls.json").write_text(as_json(
-            {"upcalls": Tables.RESULTS}, commit="0123456789ab-dirty"))
+            {"upcalls": Tables.RESULTS}, commit="0123456789ab-dirty",
+            machine={"cpu": "CPU"}))
 
     def renew(self, text: str, name: str = "x.md") -> tuple:
         said: list = []
@@ -293,8 +294,9 @@ x.md
         self.assertEqual(found, ["3 ns", "5 ns"])
 
     def test_results(self) -> None:
-        self.assertEqual([*figures.check_results(["old"], set())], [
-            "upcalls was measured of 0123456789ab-dirty, which is not clean",
+        self.assertEqual([*figures.check_results(["old"], {"CPU"}, set())], [
+            "upcalls was measured of 0123456789ab-dirty on CPU: measure it "
+            "again",
             "no document uses upcalls",
             "there is no old, which has to be measured again"])
 
