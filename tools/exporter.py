@@ -14,14 +14,17 @@ import re
 import shutil
 import subprocess
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Optional, Tuple
 
 from tools import project as t
-from tools.autotest import FAIL, PASS, SKIP, Job
+from tools.autotest import SKIP, Job
+from tools.commands import run
 
 GO = (1, 23)                    # Oldest Go that exporter/ has to build with.
 MONITORING = t.TOP / "monitoring"
+EXPORTER = t.TOP / "exporter"
 
 # systemd understands the unit, alone and with root.conf, and finds it well
 # protected: in its words, an exposure of less than 2 of 10.
@@ -63,27 +66,10 @@ def find_prometheus(cache: Path) -> Tuple[Optional[Path], str]:
     return tree / "usr/bin/prometheus", ""
 
 
-def run(job: Job, name: str, command: str, cwd: Path = t.TOP / "exporter"
-        ) -> None:
-    """Passes if the shell's 'command' succeeds; each of Go's tests that it
-    runs is a test, too."""
-    print(f"{name}: {command}", flush=True)
-    with subprocess.Popen(["/bin/sh", "-c", command], cwd=cwd, text=True,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT) as process:
-        assert process.stdout
-        for line in process.stdout:
-            print(line, end="", flush=True)
-            match = re.match(r"--- (PASS|FAIL|SKIP): (\w+)", line)
-            if match:
-                job.add(f"{name}: {match[2]}", match[1].lower())
-    job.add(name, FAIL if process.returncode else PASS)
-
-
 def check(job: Job) -> None:
     run(job, "dashboard", "python3 make-dashboard --check", MONITORING)
     if shutil.which("systemd-analyze"):
-        run(job, "systemd unit", UNIT)
+        run(job, "systemd unit", UNIT, EXPORTER)
     else:
         job.add("systemd unit", SKIP, "there is no systemd-analyze")
     cache = job.build / "cache"
@@ -100,11 +86,12 @@ def check(job: Job) -> None:
     os.environ.update(
         GOTOOLCHAIN="local", GOWORK="off", GOFLAGS="",
         OVS_COST_TREE=str(job.ovs), PROMETHEUS=str(program or ""))
-    run(job, "gofmt", "! gofmt -l . | grep .")
-    run(job, "go vet", "go vet ./...")
-    run(job, "go mod tidy", "go mod tidy -diff")
+    go = partial(run, job, cwd=EXPORTER)
+    go("gofmt", "! gofmt -l . | grep .")
+    go("go vet", "go vet ./...")
+    go("go mod tidy", "go mod tidy -diff")
     # No module that it needs may need more.
-    run(job, "go.mod", r"grep '^go {}\.{}\(\.\|$\)' go.mod".format(*GO))
+    go("go.mod", r"grep '^go {}\.{}\(\.\|$\)' go.mod".format(*GO))
     for package in (".", "./report", "./unixctl", "./cmd/ovs-cost-exporter",
                     "./integration"):
-        run(job, f"go test {package}", f"go test -count=1 -v {package}")
+        go(f"go test {package}", f"go test -count=1 -v {package}")

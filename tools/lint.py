@@ -226,13 +226,12 @@ def check_shellcheck(_ovs: Path) -> None:
 
 
 def check_figures(_ovs: Path) -> None:
-    """The documentation has the figures of bench/results."""
+    """Documents have the figures of bench/results."""
     run(sys.executable, "-B", "bench/figures.py", "--check")
 
 
 def check_commits(_ovs: Path) -> None:
     """Messages of new commits say what they do, and why."""
-    git("rev-parse")
     run(sys.executable, "-B", "tools/check-commits")
 
 

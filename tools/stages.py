@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Optional
 
-from tools import unit, exporter, lint, long, mutations
+from tools import commands, exporter, lint, long, mutations
 from tools.autotest import JOBS, Job
 from tools.suites import (OURS, Tests, huge_pages, namespaces, upstream,
                           virtual_machine)
@@ -70,7 +70,7 @@ KERNEL_UPSTREAM = [f"system-traffic.at: {title}" for title in (
 
 STAGES = [
     Stage("tools", "unit tests of Python, and tests of ./bootstrap",
-          unit.check, "check", together=True),
+          commands.unit_tests, "check", together=True),
     Stage("suite", "this project's tests in Open vSwitch's main suite, and "
           "those of OVS that the series can affect",
           Tests("testsuite", jobs=JOBS, quick=[OURS, *QUICK],
