@@ -126,8 +126,9 @@ class Suite:
         test that ends.  A test without a verdict has failed.
 
         With 'recheck', prints the logs of tests that have failed, and runs
-        these again, one by one, as RECHECK=yes of Open vSwitch does: many wait
-        for something that a busy machine reaches late."""
+        these again, one by one, as RECHECK=yes of Open vSwitch does, before
+        other processes if the user may do that: many wait for something that a
+        busy machine reaches late."""
         numbers = {self.tests[name]: name for name in tests}
         results: Dict[str, Result] = {}
         if not numbers:
@@ -140,7 +141,7 @@ class Suite:
             log = f"{self.name}.log"
             script = (f": >tests/began; {script} || {{ find tests/{self.name}"
                       f".dir -name {log} -newer tests/began -exec grep -hv "
-                      "'^> ' {} +; \"$@\" --recheck; }")
+                      "'^> ' {} +; nice -n -20 \"$@\" --recheck; }")
         with subprocess.Popen(
                 [*self.wrap, "/bin/sh", "-c", script, "sh", *self.command],
                 cwd=self.tree, env=self.env, stdin=subprocess.DEVNULL,
