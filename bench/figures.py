@@ -135,6 +135,7 @@ class Source(NamedTuple):
 # Sections of figures that are no results: whose they are, or what.
 NOT_MEASURED = "limit$|computed$|theirs: "
 FIELD_RE = re.compile(r"\{(.*?)\}")
+WORD_RE = re.compile(r" (?=(?:low|high|min|max|-?%|k|~\d)(?: |$))")
 
 
 def read_sources() -> Tuple[List[str], List[Source]]:
@@ -157,18 +158,15 @@ def read_sources() -> Tuple[List[str], List[Source]]:
             found.append(Source(file, section, text))
         else:
             found[-1] = found[-1]._replace(text=f"{found[-1].text} {text}")
-    split: List[Source] = []
-    for one in found:
-        split += [one] if one.measured else [
-            one._replace(text=text.strip()) for text in one.text.split(";")]
-    return again, split
+    return again, [one._replace(text=text.strip()) for one in found for text
+                   in ([one.text] if one.measured else one.text.split(";"))]
 
 
 def evaluate(expression: str, default: str) -> float:
     """Returns the value of 'expression', "[RESULT | CASE | UNIT:] TERM WORD":
     a median "VARIANT", a ratio "A/B" or a difference "A - B"; "low" or "high"
-    for the end of a ratio's interval, "min" or "max"; "%" for how much a ratio
-    differs from 1, "k" for thousands, "~N" for N significant digits."""
+    for the end of a ratio's interval, "min" or "max"; "%" for how much more a
+    ratio is than 1, "-%" for less, "k" for thousands, "~N" for N digits."""
     where, colon, term = expression.rpartition(": ")
     name, case, unit = ((where if colon else default).split(" | ")
                         + ["", ""])[:3]
@@ -176,7 +174,7 @@ def evaluate(expression: str, default: str) -> float:
              and r.unit == unit] if unit else results_of(name)
     if len(found) != 1:
         raise Failure(f"{name} has {len(found)} results '{case}' in '{unit}'")
-    term, *words = re.split(r" (?=(?:low|high|min|max|%|k|~\d)(?: |$))", term)
+    term, *words = WORD_RE.split(term)
     result = found[0]
     if "/" in term:
         ratio = result.ratio(*term.split("/"))
@@ -191,8 +189,10 @@ def evaluate(expression: str, default: str) -> float:
         value = (min if "min" in words else max if "max" in words
                  else median)(values)
     for word in words:
-        if word == "%":
-            value = abs(value - 1) * 100
+        if word in ("%", "-%"):
+            value = (value - 1) * (100 if word == "%" else -100)
+            if value < 0:
+                raise Failure("it is the other way round now")
         elif word == "k":
             value /= 1000
         elif word[0] == "~":
