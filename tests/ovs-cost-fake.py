@@ -332,28 +332,38 @@ class Server(threading.Thread):
 
     def answer(self, connection: socket.socket) -> None:
         is_json = False
+        text = ""
         while True:
             data = connection.recv(65536)
             if not data:
                 return
-            request = json.loads(data)
-            command = [request["method"]] + request["params"]
-            self.commands.append(command)
-            if command == ["set-options", "--format", "json"]:
-                is_json = True
-                result: Optional[Any] = ""
-            else:
-                result = self.reply(*command) if is_json else "not JSON"
-            reply = {"id": request["id"], "result": result, "error": None}
-            if result is None:
-                reply["error"] = f"\"{command[0]}\" is not a valid command"
-            elif self.switch.old and "-last" in command:
-                reply["error"] = "unknown option \"-last\" (options are -n N)"
-            text = json.dumps(reply).encode()
-            if self.hang:
-                connection.sendall(text[:len(text) // 2])
-                return
-            connection.sendall(text)
+            text += data.decode()
+            while text:
+                request, end = json.JSONDecoder().raw_decode(text)
+                text = text[end:]
+                is_json = self.execute(connection, request, is_json)
+
+    def execute(self, connection: socket.socket, request: Any,
+                is_json: bool) -> bool:
+        """Answers one request.  Returns whether replies are in JSON now."""
+        command = [request["method"]] + request["params"]
+        self.commands.append(command)
+        if command == ["set-options", "--format", "json"]:
+            is_json = True
+            result: Optional[Any] = ""
+        else:
+            result = self.reply(*command) if is_json else "not JSON"
+        reply = {"id": request["id"], "result": result, "error": None}
+        if result is None:
+            reply["error"] = f"\"{command[0]}\" is not a valid command"
+        elif self.switch.old and "-last" in command:
+            reply["error"] = "unknown option \"-last\" (options are -n N)"
+        text = json.dumps(reply).encode()
+        if self.hang:
+            connection.sendall(text[:len(text) // 2])
+            raise OSError               # It ends here.
+        connection.sendall(text)
+        return is_json
 
     def reply(self, command: str, *params: str) -> Optional[Any]:
         report, _, verb = command.partition("/")

@@ -9,6 +9,9 @@
     compare        two recordings side by side
     svg, html      charts, and a page of them
     otlp           metrics in the form of OpenTelemetry
+    stock          what any ovs-vswitchd has to say (stocktext, database,
+                   processes; archive: from files)
+    doctor         what is wrong (case, rules, stockrules, blame)
     record, top    commands that watch a running ovs-vswitchd
     main           the command line of ovs-cost
 

@@ -5,22 +5,28 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 import textwrap
 import time
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from ovs.cost import model, text
+from ovs.cost.case import SEVERITIES, Case
 from ovs.cost.record import Poller, warn
 from ovs.cost.recording import Recording
-from ovs.cost.rules import RULES, SEVERITIES, Case
+from ovs.cost.rules import RULES
+from ovs.cost.stock import Stock, Watch
+from ovs.cost.stockrules import STOCK_RULES
 from ovs.cost.target import Target
+
+ALL_RULES = {rule.name: rule for rule in (*RULES, *STOCK_RULES)}
+LOOK_S = 0.25                   # Between two looks at clients.
+WINDOWS = {10.0: "10s", 60.0: "1m", 300.0: "5m", 900.0: "15m"}
 
 
 def diagnose(case: Case) -> Iterator[Dict[str, Any]]:
     """Yields, for each rule that is true, the object that is worst off."""
-    for rule in RULES:
+    for rule in ALL_RULES.values():
         numbers = max(rule.condition(case) if rule.condition else (),
                       key=lambda n: float(n["share"]), default=None)
         if numbers:
@@ -35,23 +41,16 @@ def diagnose(case: Case) -> Iterator[Dict[str, Any]]:
 
 def cases(recording: Recording) -> Iterator[Tuple[str, Case]]:
     """Yields what each source was doing while it was recorded."""
-    processors = {h.get("host", ""): int(h.get("processors", 0))
-                  for h in recording.headers}
-    for source in recording.sources():
-        windows, clocks = {}, []
-        for report in recording.reports():
-            window = model.add_up(recording.windows(source, report))
-            if window:
-                windows[report] = window
-                replies = recording.replies[source, report]
-                clocks = [r.head.get("clock", {}).get("source", "")
-                          for r in (replies[0], replies[-1])]
+    for source in sorted({*recording.sources(), *recording.stock}):
+        stock = recording.stock.get(source, Stock())
+        windows = {report: model.add_up(recording.windows(source, report))
+                   for report in recording.reports()}
         yield source, Case(
-            windows, recording.limits.get(source, [{}])[-1],
-            recording.threads.get(source, []),
+            {report: window for report, window in windows.items() if window},
+            recording.limits.get(source, [{}])[-1],
+            recording.threads.get(source, stock.threads),
             {what: rows(replies[0], replies[-1]) for (of, what), replies
-             in recording.tops.items() if of == source},
-            clocks, processors.get(source.split("/")[0], 0))
+             in recording.tops.items() if of == source}, stock)
 
 
 def rows(first: Dict[str, Any], last: Dict[str, Any]) -> List[Dict[str, Any]]:
@@ -88,45 +87,84 @@ def sampling_error(events: int, samples: int) -> float:
 
 
 def findings(recording: Recording) -> List[Dict[str, Any]]:
-    """Returns what is wrong with all sources, worst first."""
-    return sorted((dict(finding, source=source.strip("/"))
-                   for source, case in cases(recording)
-                   for finding in diagnose(case)),
-                  key=lambda f: (SEVERITIES.index(f["severity"]),
-                                 -f["numbers"]["share"]))
+    """Returns what is wrong with all sources, worst first, each followed by
+    what it causes, whose "because" is the name of its rule."""
+    found = [dict(finding, source=source.strip("/"), because="")
+             for source, case in cases(recording)
+             for finding in diagnose(case)]
+    for effect in found:
+        effect["because"] = next((
+            cause["rule"] for cause in found
+            if cause["source"] == effect["source"] and not cause["because"]
+            and effect["rule"] in causes(cause)), "")
+    found.sort(key=lambda f: (SEVERITIES.index(f["severity"]),
+                              -f["numbers"]["share"]))
+    return [each for root in found if not root["because"]
+            for each in (root, *(
+                f for f in found if f["source"] == root["source"]
+                and f["because"] == root["rule"]))]
+
+
+def causes(finding: Dict[str, Any]) -> List[str]:
+    """Returns the names of the rules that follow from that of a finding."""
+    return ALL_RULES[finding["rule"]].causes.split(", ")
 
 
 def watch(targets: Sequence[Target], seconds: float, last: str,
           recording: Recording) -> List[str]:
     """Adds what 'targets' do in the next 'seconds', or did in the 'last' ones
     if that is not empty, to 'recording'.  Returns what went wrong."""
-    recording.headers.append({"processors": os.cpu_count() or 0})
+    end = time.monotonic() + seconds
+    watches = [Watch(target) for target in targets]
     pollers = [Poller(target, model.REPORTS, 100) for target in targets]
-    options = ["-last", last] if last else []
-    for wait in (0.0,) if last else (seconds, 0.0):
-        for poller in pollers:
-            for line in poller.round(False, *options):
-                if "reply" in line:
-                    recording.add(f"/{poller.target.name}", line["reply"])
-        if all(poller.failed for poller in pollers):
-            break
-        if wait and sys.stderr.isatty():
-            print(f"looking for {wait:g} s ...", file=sys.stderr)
-        time.sleep(wait)
+    for each in watches:
+        each.begin(bool(last))
+    # The switch may know the window itself.
+    options = last or WINDOWS.get(seconds, "")
+    if not options:
+        ask(watches, pollers, recording, "")
+    if not last and not all(each.failed for each in watches):
+        if sys.stderr.isatty():
+            print(f"looking for {seconds:g} s ...", file=sys.stderr)
+        while time.monotonic() < end:
+            for each in watches:
+                each.look(seconds)
+            time.sleep(min(LOOK_S, max(end - time.monotonic(), 0)))
+    ask(watches, pollers, recording, options)
+    for each in watches:
+        stock = each.end()
+        if not each.failed or stock.threads:
+            recording.stock[f"/{each.target.name}"] = stock
     for poller in pollers:
         unknown = sorted(command for _, command in poller.unknown)
-        if unknown:
+        if unknown and poller.pid:
             warn(f"{poller.target.name}: an older version, without "
                  + ", ".join(unknown))
-    return [poller.failed.replace(
+    return [(each.failed or poller.failed).replace(
         "unknown option \"-last\"", f"{poller.target.name}: an older version, "
-        "without \"-last\"") for poller in pollers if poller.failed]
+        "without \"-last\"") for each, poller in zip(watches, pollers)
+        if each.failed or poller.failed]
+
+
+def ask(watches: Sequence[Watch], pollers: Sequence[Poller],
+        recording: Recording, last: str) -> None:
+    """Adds the reports of targets, of windows if 'last' is not empty."""
+    for each, poller in zip(watches, pollers):
+        if not each.failed:
+            for line in poller.round(False, *(["-last", last] * bool(last))):
+                if "reply" in line:
+                    recording.add(f"/{poller.target.name}", line["reply"])
 
 
 def render(found: List[Dict[str, Any]], many: bool) -> Iterator[str]:
     """Yields lines of text, with sources if there are many."""
     for finding in found:
         where = text.printable(finding["source"]) + ": " if many else ""
+        if finding["because"]:
+            yield from textwrap.wrap(
+                f"So: {finding['sentence']}.", 75, initial_indent="    ",
+                subsequent_indent="        ", break_on_hyphens=False)
+            continue
         yield f"{where}{finding['sentence']}."
         for line in (finding["advice"].replace("`", ""),
                      "See: " + "; ".join(finding["commands"]),
@@ -135,21 +173,38 @@ def render(found: List[Dict[str, Any]], many: bool) -> Iterator[str]:
                 yield f"    {part}"
 
 
+def without(recording: Recording) -> str:
+    """Returns what switches without accounting lack, or ""."""
+    versions = {str(stock.last.get("version", "")).split(" ")[-1].strip()
+                for source, stock in recording.stock.items()
+                if source not in recording.sources()}
+    return (f"Open vSwitch {', '.join(sorted(versions - {''}))} has no "
+            "accounting: with it, this would also have how long upcalls, "
+            "revalidation and the main loop take, and which port, rule, "
+            "message or command it is.") if versions else ""
+
+
 def run(recording: Recording, errors: List[str], as_json: bool) -> int:
     """Prints what is wrong, worst first.  Returns the exit status."""
     found = findings(recording)
     errors += sorted({f"{source.strip('/')}: accounting is off"
                       for (source, _), replies in recording.replies.items()
                       if not replies[-1].sample_interval})
-    for error in errors:
+    for error in errors + [
+            f"{source[source.startswith('/'):]}: {note}" for source, stock
+            in recording.stock.items() for note in stock.notes]:
         warn(error)
     if as_json:
         print(json.dumps({"version": model.VERSION, "errors": errors,
                           "findings": found}))
     else:
-        for line in render(found, len(recording.sources()) > 1):
+        sources = {*recording.sources(), *recording.stock}
+        for line in render(found, len(sources) > 1):
             print(line)
-        if not (found or errors) and recording.replies and \
-                sys.stderr.isatty():
-            print("nothing is wrong, as far as this can see", file=sys.stderr)
-    return 2 if errors or not recording.replies else 1 if found else 0
+        if found and without(recording):
+            print(without(recording))
+        if not (found or errors) and sources and sys.stderr.isatty():
+            print("nothing is wrong, as far as this can see. "
+                  + without(recording), file=sys.stderr)
+    return 2 if errors or not (recording.replies or recording.stock) \
+        else 1 if found else 0

@@ -14,15 +14,19 @@ import sys
 import time
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set
 
-from ovs.cost import charts, compare, doctor, flight, html, model, otlp
-from ovs.cost import pcap, picture, record, text, top
+from ovs.cost import archive, charts, compare, doctor, flight, html, model
+from ovs.cost import otlp, pcap, picture, record, text, top
 from ovs.cost import recording as rec
 from ovs.cost.distribution import PERCENTILES, Unmergeable
 from ovs.cost.picture import NoLibrary
 from ovs.cost.record import warn
 from ovs.cost.recording import BadRecording, Recording
 from ovs.cost.target import CommandError, Target, TargetError
-from ovs.version import VERSION
+
+try:
+    from ovs.version import VERSION
+except ImportError:             # There is no other part of Open vSwitch's.
+    VERSION = "unknown"
 
 EXIT_FAILED_IF = 1              # What --fail-if is for.
 EXIT_TROUBLE = 2
@@ -108,7 +112,8 @@ def make_parser() -> argparse.ArgumentParser:
                               "do about it")
     live(sub, 10)
     sub.add_argument("file", nargs="*", metavar="FILE",
-                     help="recordings (default: watch the targets for an "
+                     help="recordings, or directories of sosreport or "
+                     "must-gather (default: watch the targets for an "
                      "interval)")
     window(sub, "say at once what was wrong in the last 10 seconds to 15 "
            "minutes, as the switch knows it")
@@ -209,7 +214,15 @@ def cmd_doctor(args: argparse.Namespace) -> int:
         if args.target or args.last:
             warn("recordings, or --target and --last: not both")
             return EXIT_TROUBLE
-        return doctor.run(rec.load(args.file, warn), [], args.json)
+        files = [path for path in args.file if not os.path.isdir(path)]
+        recording = rec.load(files, warn)
+        for path in set(args.file) - set(files):
+            stocks = archive.load(path)
+            if not stocks:
+                raise BadRecording(f"{path}: no output of Open vSwitch's "
+                                   "commands in it")
+            recording.stock.update(stocks)
+        return doctor.run(recording, [], args.json)
     recording = Recording()
     with targets_of(args) as targets:
         errors = doctor.watch(targets, args.interval, args.last, recording)

@@ -262,6 +262,7 @@ class Recording:
         # The same of cost-top, by source, and report and what it is of.
         self.tops: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
         self.errors: List[Line] = []
+        self.stock: Dict[str, Any] = {}     # By source: what stock.py reads.
         self._room: Dict[Tuple[str, str], int] = {}
 
     def _add(self, key: Tuple[str, str], reply: model.Reply) -> None:

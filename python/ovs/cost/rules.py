@@ -8,14 +8,10 @@ of a window with others of the same window, so that it holds on any machine.
 
 from __future__ import annotations
 
-import re
-from typing import (Any, Callable, Dict, Iterator, List, NamedTuple, Optional,
-                    Tuple)
+from typing import Callable
 
+from ovs.cost.case import Case, Numbers, Rule, above, limit_of
 from ovs.cost.distribution import Distribution
-from ovs.cost.model import Account, Body, Window
-
-SEVERITIES = ("critical", "warning", "hint")
 
 # Shares that are too much.
 LOST = 0.001                    # Of upcalls or packets.
@@ -29,8 +25,6 @@ BUSY = 0.2                      # Of the time: a thread does one thing.
 LONG = 20                       # Times the median is long.
 LONG_NS = 50e6                  # A shorter iteration delays nothing.
 FEW = 100                       # Events that say nothing about shares.
-DEFAULT_LIMIT = 10000           # Of flows, at first.
-RECENT_US = 15 * 60 * 1e6       # A fall of the limit that is news.
 
 # What the main thread does in a stage.
 DOING = {
@@ -55,82 +49,6 @@ STALL_BY = {
 HANDLER = ("In `cost/threads`, a handler whose `CPU %` is near 100 is "
            "overloaded, and one whose `delay %` is high is starved of a CPU; "
            "otherwise it waited. ")
-
-Numbers = Iterator[Dict[str, Any]]
-
-
-class Case(NamedTuple):
-    """All that is known of a switch in a window of time."""
-
-    windows: Dict[str, Window]  # By report.
-    limit: Dict[str, Any]       # Reply of revalidator/cost-limit, or empty.
-    threads: List[Dict[str, Any]]   # First and last reply of cost/threads.
-    tops: Dict[str, List[Dict[str, Any]]]   # Rows of cost-top.
-    clocks: List[str]           # Sources of the clock, first and last.
-    processors: int             # 0 if unknown.
-
-    def accounts(self, report: str, kind: str = "") -> List[Account]:
-        window = self.windows.get(report)
-        return [account for key, account in window.accounts.items()
-                if key.kind.startswith(kind)] if window else []
-
-    def main_loop(self) -> Tuple[Body, float]:
-        """Returns the main loop's iterations, and the window in ns."""
-        for account in self.accounts("bridge", "iteration"):
-            return account.total, self.windows["bridge"].seconds * 1e9
-        return Body("iteration"), 0.0
-
-    def delays(self) -> Iterator[Tuple[bool, float, str, float]]:
-        """Yields whether a thread is a PMD thread, its share of time without
-        a CPU, its name, and the same share of the time that it wants one."""
-        first, last = (self.threads or [{}])[0], (self.threads or [{}])[-1]
-        us = last.get("now_us", 0) - first.get("now_us", 0)
-        old = {t["tid"]: t for t in first.get("threads", ())
-               if us >= 1e6 and first["pid"] == last["pid"]}
-        for thread in last.get("threads", ()):
-            recent = dict(thread.get("last", {}))
-            if thread["tid"] in old:
-                recent = {n: thread[n] - old[thread["tid"]][n]
-                          for n in ("cpu_ns", "run_delay_ns")}
-                recent["ns"] = 1000 * us
-            if recent.get("ns", 0) >= 1e9:      # Not for a moment only.
-                delay, name = recent["run_delay_ns"], thread["name"]
-                yield (name.startswith("pmd-"), delay / recent["ns"], name,
-                       delay / max(delay + recent["cpu_ns"], 1))
-
-
-class Alert(NamedTuple):
-    """An alert of Prometheus, after 'expr' was true for 'wait'."""
-
-    name: str
-    expr: str
-    summary: str
-    wait: str = ""
-
-
-class Rule(NamedTuple):
-    """Something that can be wrong.
-
-    'condition' yields the numbers of 'sentence' for each object that it is
-    true of: "share", from 0 to 1, is how bad it is."""
-
-    name: str
-    severity: str
-    symptom: str                # As somebody notices it, or "".
-    commands: str               # Of ovs-appctl, that tell more.
-    advice: str
-    link: Tuple[str, str]       # Topic of the documentation, and section.
-    sentence: str = ""
-    condition: Optional[Callable[[Case], Numbers]] = None
-    alert: Optional[Alert] = None
-
-
-def above(stage: Distribution, ns: float) -> Tuple[int, float]:
-    """Returns number and sum of the times of a stage that are longer."""
-    long = {b: n for b, n in (stage.buckets or {}).items()
-            if stage.representative(b) > ns}
-    return (sum(long.values()),
-            sum(n * stage.representative(b) for b, n in long.items()))
 
 
 def lost(report: str, group: str, only: str = "", but: str = ""
@@ -160,38 +78,6 @@ def refused(case: Case) -> Numbers:
         if n_all >= FEW and n > REFUSED * n_all:
             yield {"name": account.key.name, "n": n, "all": n_all,
                    "share": n / n_all, **limit_of(case, account.key.name)}
-
-
-def limit_of(case: Case, name: str) -> Dict[str, Any]:
-    """Returns a datapath's flow limit, its cause, and whether it lasts."""
-    ns = max([a.total.stages["total"].mean for a
-              in case.accounts("revalidator", "round")
-              if a.key.name == name], default=0.0)
-    grows = ("it grows" if ns < 1e9 else "it does not grow") + (
-        f" as rounds of revalidation take {ns / 1e6:,.0f} ms (limit: 1 s)")
-    found = {"limit": 0, "before": 0, "recent": False, "lasts": grows,
-             "cause": "for an unknown reason"}
-    for datapath in case.limit.get("datapaths", ()):
-        if datapath["name"] != name:
-            continue
-        limit, moves = datapath["flow_limit"], datapath["latest"]
-        fall = next((m for m in moves if m["to"] < m["from"]), None)
-        found.update(limit=limit, before=max(
-            [limit, *(m["from"] for m in moves)]))
-        if fall and fall["reason"] in ("scaled", "reduced"):
-            age_us = case.limit["now_us"] - fall["time_us"]
-            found.update(recent=age_us < RECENT_US, cause="by load: a round "
-                         f"of revalidation took {fall['duration_ms']:,} ms")
-        elif fall and "duration_ms" not in fall:
-            found["cause"] = "by command (upcall/set-flow-limit)"
-        elif fall or limit < DEFAULT_LIMIT:
-            found.update(cause="by the database (other_config:flow-limit)",
-                         lasts="it lasts until that is changed")
-        else:
-            found["cause"] = "as it always is at first"
-        if moves and moves[0]["to"] > moves[0]["from"]:
-            found["lasts"] = grows
-    return found
 
 
 def fallen(case: Case) -> Numbers:
@@ -258,19 +144,6 @@ def slow_statistics(case: Case) -> Numbers:
                "s": stats.mean / 1e9, "every": window_ns / stats.count / 1e9}
 
 
-def polled(case: Case) -> Numbers:
-    loop, window_ns = case.main_loop()
-    ns = loop.stages.get("datapath", Distribution()).sum
-    types = {name: body.events for account in case.accounts("bridge", "update")
-             for name, body in account.classes.items()
-             if name in ("system", "tap") and body.events}
-    if ns > BUSY / 2 * window_ns and types and any(
-            account.key.name.startswith("netdev@")
-            for account in case.accounts("upcall")):
-        yield {"share": min(ns / window_ns, 1.0),
-               "types": " and ".join(sorted(types, key=lambda t: -types[t]))}
-
-
 def most_upcalls(what: str) -> Callable[[Case], Numbers]:
     """Returns a condition: one of several ports, or rules, makes most, however
     far the samples are off."""
@@ -312,37 +185,16 @@ def waits_for_rtnl(case: Case) -> Numbers:
                    "ms": stage.percentile(99) / 1e6, "half": half / 1e6}
 
 
-def too_many_handlers(case: Case) -> Numbers:
-    threads = case.threads[-1]["threads"] if case.threads else ()
-    n = sum(bool(re.match(r"handler\d", t["name"])) for t in threads)
-    if n > 2 * case.processors > 0:
-        yield {"n": n, "processors": case.processors, "share": 0.0}
-
-
-def bad_clock(case: Case) -> Numbers:
-    if "monotonic" in case.clocks[-1:]:
-        yield {"share": 0.0,
-               "any_more": " any more" if "tsc" in case.clocks else ""}
-
-
 RULES = (
     Rule("down", "critical", "a switch does not answer", "version",
          "Its log says why: it is not running (no pidfile, connection "
          "refused), its control socket is for another user, or it does not "
          "reply in time: then its main thread hangs (\"Unreasonably long\").",
-         ("bridge-cost", "The main loop"),
-         alert=Alert(
-             "OvsCostDown", "ovs_cost_up == 0",
-             "{{ $labels.target }} on {{ $labels.instance }} does not answer",
-             "5m")),
+         ("bridge-cost", "The main loop")),
     Rule("report-fails", "warning", "", "cost/show",
          "\"is not a valid command\": this `ovs-vswitchd` does not have it. "
          "\"more than can be sent\": ask for fewer accounts. \"a newer one is "
-         "needed\": update the program that reads.", ("cost-json", "Limits"),
-         alert=Alert(
-             "OvsCostReportFails", "ovs_cost_report_up == 0",
-             "The report {{ $labels.report }} of {{ $labels.instance }} "
-             "can't be read", "15m")),
+         "needed\": update the program that reads.", ("cost-json", "Limits")),
     Rule("slow-upcalls", "hint", "new connections are slow",
          "upcall/cost-show -last 1m, upcall/cost-slowest -last 1m, "
          "bridge/cost-show main-loop -last 1m",
@@ -360,11 +212,7 @@ RULES = (
          "per vport.",
          ("upcall-cost-kernel", "Results"),
          "{name} has lost {n:,} upcalls ({share:.1%}), with their packets: a "
-         "handler's queue was full", lost("upcall", "lost", "overrun"),
-         Alert("OvsUpcallOverrun", "increase(ovs_cost_upcalls_lost_total"
-               "{reason=\"overrun\"}[10m]) > 0",
-               "{{ $value | humanize }} upcalls of {{ $labels.instance }} "
-               "were lost in 10 minutes: the kernel's queue was full")),
+         "handler's queue was full", lost("upcall", "lost", "overrun")),
     Rule("upcalls-lost", "warning", "upcalls are lost (other reasons)",
          "upcall/cost-show",
          "`lock`: bridges were reconfigured, or PMD threads had just started; "
@@ -372,20 +220,13 @@ RULES = (
          "`no-bridge`: packets of a port that no bridge has. `error`: see the "
          "log. `cost/describe` defines any other.", ("upcall-cost", "Results"),
          "{name} has lost {n:,} upcalls ({share:.1%}): {reasons}",
-         lost("upcall", "lost", but="overrun"),
-         Alert("OvsUpcallsLost", "sum without (reason) (increase("
-               "ovs_cost_upcalls_lost_total{reason!=\"overrun\"}[10m])) > 10",
-               "{{ $value | humanize }} upcalls of {{ $labels.instance }} "
-               "were lost in 10 minutes", "10m")),
+         lost("upcall", "lost", but="overrun")),
     Rule("netlink-overrun", "warning", "", "netlink/cost-show",
          "The main thread reads links or routes anew (`routes`, `status`). "
          "Typical with thousands of interfaces or full routing tables.",
          ("netlink-cost", "Reading the report"),
          "Notifications of the kernel ({name}) were lost {n:,} times",
-         lost("netlink", "lost", "overrun"),
-         Alert("OvsNetlinkOverrun", "increase(ovs_cost_netlink_lost_total"
-               "{reason=\"overrun\"}[10m]) > 0",
-               "{{ $labels.instance }} has lost notifications of the kernel")),
+         lost("netlink", "lost", "overrun")),
     Rule("flow-limit-fell", "warning", "the flow limit falls",
          "revalidator/cost-limit, revalidator/cost-show",
          "Rounds of revalidation take too long. The stage with the time: "
@@ -394,12 +235,7 @@ RULES = (
          "for other load on the CPUs that revalidators run on.",
          ("revalidator-cost", "When the flow limit falls"),
          "{name}: the flow limit has fallen from {before:,} to {limit:,} "
-         "{cause}; {lasts}", fallen,
-         Alert("OvsFlowLimitReduced", "ovs_cost_flow_limit < 0.5 * "
-               "max_over_time(ovs_cost_flow_limit[6h])",
-               "The flow limit of {{ $labels.datapath }} on {{ "
-               "$labels.instance }} has fallen to {{ $value | humanize }}",
-               "5m")),
+         "{cause}; {lasts}", fallen),
     Rule("flows-refused", "critical",
          "new connections are slow, and `flows:` has `flow-limit`",
          "upcall/cost-show, revalidator/cost-limit",
@@ -410,11 +246,7 @@ RULES = (
          ("revalidator-cost", "Changes of the flow limit"),
          "{name}: the flow limit, {limit:,}, is too low: {n:,} of {all:,} "
          "upcalls ({share:.0%}) could install no flow; it was set {cause}, "
-         "and {lasts}", refused,
-         Alert("OvsFlowsRefused", "rate(ovs_cost_upcall_flows_total"
-               "{result=\"flow-limit\"}[5m]) > 0",
-               "{{ $labels.instance }} has more flows than its limit: {{ "
-               "$value | humanize }} upcalls per second install none", "10m")),
+         "and {lasts}", refused),
     Rule("tx-drops", "warning", "packets are dropped on output",
          "tx/cost-show PORT",
          "`no-room`: the device is too slow (vhost: is its CPU busy?). "
@@ -422,11 +254,7 @@ RULES = (
          "other.",
          ("tx-cost", "What to look for"),
          "{name} has dropped {n:,} packets ({share:.1%}) on output: {reasons}",
-         lost("tx", "packets dropped", but="down"),
-         Alert("OvsTxDrops", "rate(ovs_cost_tx_packets_dropped_total"
-               "{reason!=\"down\"}[5m]) > 10",
-               "{{ $labels.instance }} drops {{ $value | humanize }} packets "
-               "per second on output: {{ $labels.reason }}", "5m")),
+         lost("tx", "packets dropped", but="down")),
     Rule("small-bursts", "hint", "small bursts, low throughput",
          "tx/cost-show PORT",
          "`packets` below 32, and `sent when`: `iteration` means that the rx "
@@ -436,12 +264,7 @@ RULES = (
          "`queue`, with `other_config:cost-kernel-queue`, is the wait in the "
          "kernel. " + HANDLER + "`translate` is slow with long OpenFlow "
          "pipelines.",
-         ("upcall-cost-queue", "What it adds to a report"),
-         alert=Alert(
-             "OvsUpcallQueueSlow",
-             "instance:ovs_cost_upcall_queue_seconds:p99_rate5m > 0.01",
-             "1% of upcalls on {{ $labels.instance }} wait {{ $value | "
-             "humanizeDuration }} and more in the kernel", "10m")),
+         ("upcall-cost-queue", "What it adds to a report")),
     Rule("starved", "warning", "everything is slow at times",
          "cost/threads -last 10s",
          "Something else runs on that CPU, or the container has used up its "
@@ -452,11 +275,7 @@ RULES = (
          "(`other_config:pmd-cpu-mask`).",
          ("cost-threads", "How much of a CPU each thread gets"),
          "{name} is starved: for {share:.0%} of the time it could run, but "
-         "had no CPU{others}", starved,
-         Alert("OvsPmdStarved", "rate(ovs_cost_threads_run_delay_seconds_total"
-               "{thread=~\"pmd-.*\"}[5m]) > 0.05",
-               "{{ $labels.thread }} on {{ $labels.instance }} waits for its "
-               "CPU {{ $value | humanizePercentage }} of the time", "5m")),
+         "had no CPU{others}", starved),
     Rule("main-loop-stalled", "warning", "the main thread stalls",
          "bridge/cost-show -last 15m, bridge/cost-top message -last 15m, "
          "bridge/cost-slowest -last 15m",
@@ -466,23 +285,14 @@ RULES = (
          "`configure`, `idl` (a large change of the database), ...",
          ("bridge-cost", "The main loop"),
          "The main thread is stalled by {what}: {share:.0%} of the time in "
-         "{n:,} iterations of its loop, of {ms:,.0f} ms", stalled,
-         Alert("OvsMainLoopStall",
-               "instance:ovs_cost_bridge_iterations_over_1s:increase5m > 0.5",
-               "The main thread on {{ $labels.instance }} was busy for more "
-               "than a second in one go")),
+         "{n:,} iterations of its loop, of {ms:,.0f} ms", stalled),
     Rule("statistics-slow", "warning", "statistics are late",
          "bridge/cost-show interfaces, netlink/cost-show",
          "See which type of interfaces, and which Netlink calls, take the "
          "time (`bridge/cost-slowest 5 interfaces` has names). Raise `other_"
          "config:stats-update-interval`.", ("bridge-cost", "Interfaces"),
          "Reading statistics takes the main thread {s:,.1f} s of each "
-         "{every:,.1f} s", slow_statistics,
-         Alert("OvsStatsLoopSlow",
-               "instance:ovs_cost_stats_loop_seconds:p99_rate15m > 0.5",
-               "Reading statistics takes the main thread on {{ "
-               "$labels.instance }} {{ $value | humanizeDuration }} each time",
-               "15m")),
+         "{every:,.1f} s", slow_statistics),
     Rule("port-makes-upcalls", "warning", "new connections are slow, one port "
          "makes many", "upcall/cost-top port -last 15m",
          "Look at what the port sends: a scan, or a flood of short "
@@ -516,18 +326,4 @@ RULES = (
          ("upcall-cost-kernel", "What to look for"),
          "{name}: flow puts wait for the kernel (RTNL): {ms:,.1f} ms (p99), "
          "{half:,.2f} ms (p50), with {events:,} link events", waits_for_rtnl),
-    Rule("main-thread-polls", "warning", "throughput of kernel devices is low",
-         "dpif-netdev/pmd-rxq-show",
-         "No PMD thread receives their packets. Use AF_XDP (type `afxdp`), "
-         "DPDK or the kernel datapath.", ("bridge-cost", "The main loop"),
-         "The main thread polls ports of type {types}: {share:.0%} of the "
-         "time it is busy with packets", polled),
-    Rule("handlers", "hint", "", "cost/threads",
-         "They only take turns. Remove `other_config:n-handler-threads`.",
-         ("cost-threads", "How much of a CPU each thread gets"),
-         "There are {n} handlers for {processors} CPUs", too_many_handlers),
-    Rule("clock", "hint", "", "upcall/cost-show",
-         "The kernel does not trust it (see `dmesg`). Times are right.",
-         ("upcall-cost", "Clock"), "The time stamp counter can't be used"
-         "{any_more}: accounting costs more", bad_clock),
 )

@@ -9,10 +9,14 @@ import json
 import os
 import pwd
 import socket
+import struct
 import time
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Sequence
 
-import ovs.dirs
+try:
+    from ovs.dirs import RUNDIR
+except ImportError:             # There is no other part of Open vSwitch's.
+    RUNDIR = os.environ.get("OVS_RUNDIR", "/var/run/openvswitch")
 
 
 class TargetError(Exception):
@@ -27,14 +31,18 @@ def socket_path(target: str) -> str:
     """Returns the path of the socket of 'target', a name or a path."""
     if os.path.isabs(target):
         return target
-    pidfile = os.path.join(ovs.dirs.RUNDIR, f"{target}.pid")
+    directory = RUNDIR
+    # The package of PyPI has that of "make install", not a distribution's.
+    if not os.path.isdir(directory) and "OVS_RUNDIR" not in os.environ:
+        directory = "/var/run/openvswitch"
+    pidfile = os.path.join(directory, f"{target}.pid")
     try:
         with open(pidfile) as f:
             pid = int(f.read())
     except (OSError, ValueError) as e:
         raise TargetError(f"{target}: is it running? (cannot read {pidfile}: "
                           f"{getattr(e, 'strerror', None) or e})") from e
-    return os.path.join(ovs.dirs.RUNDIR, f"{target}.{pid}.ctl")
+    return os.path.join(directory, f"{target}.{pid}.ctl")
 
 
 def _whose(path: str) -> str:
@@ -65,11 +73,13 @@ class Target:
         self.timeout = timeout
         self._socket: Optional[socket.socket] = None
         self._id = 0
+        self._data = bytearray()        # Received, but not read.
 
     def close(self) -> None:
         if self._socket:
             self._socket.close()
             self._socket = None
+        self._data = bytearray()
 
     def _connect(self, deadline: float) -> None:
         path = socket_path(self.name)
@@ -82,8 +92,20 @@ class Target:
             self.close()
             whose = _whose(path) if e.errno == errno.EACCES else ""
             raise TargetError(f"{path}: {e.strerror or e}{whose}") from e
-        # Has to be the first request.
-        self._transact("set-options", ["--format", "json"], deadline)
+        # Has to be the first request.  Open vSwitch before 3.4 lacks it.
+        try:
+            self._transact("set-options", ["--format", "json"], deadline)
+        except CommandError as e:
+            if not is_unknown(e):
+                raise
+
+    def pid(self) -> int:
+        """Returns the process at the other end, as this process sees it, or 0
+        if it doesn't, in a container for instance."""
+        if not self._socket:
+            return 0
+        return int(struct.unpack("3i", self._socket.getsockopt(
+            socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
 
     def command(self, command: str, *args: str) -> Any:
         """Returns what 'command' replies, in JSON.
@@ -93,6 +115,34 @@ class Target:
         if not self._socket:
             self._connect(deadline)
         return self._transact(command, list(args), deadline)
+
+    def ask(self, requests: Sequence[Sequence[str]]) -> List[Any]:
+        """Returns what each command of 'requests' replies: a CommandError if
+        it was refused, None if it has not come in time.  All are sent at
+        once, as the main thread executes ten of them in an iteration."""
+        deadline = time.monotonic() + self.timeout
+        if not self._socket:
+            self._connect(deadline)
+        assert self._socket
+        replies: List[Any] = []
+        try:
+            self._socket.sendall(b"".join(json.dumps({
+                "method": method, "params": params, "id": self._id + i
+            }).encode() for i, (method, *params) in enumerate(requests, 1)))
+            for i, _ in enumerate(requests, self._id + 1):
+                reply = self._receive(deadline)
+                if not isinstance(reply, dict) or reply.get("id") != i:
+                    raise OSError(errno.EPROTO, "a reply that is not "
+                                  "understood")
+                replies.append(CommandError(str(reply["error"]).strip())
+                               if reply.get("error") is not None
+                               else reply.get("result"))
+            self._id += len(requests)
+        except OSError as e:
+            self.close()                # What comes late is for nobody.
+            if not isinstance(e, socket.timeout):
+                raise TargetError(f"{self.name}: {e.strerror or e}") from e
+        return replies + [None] * (len(requests) - len(replies))
 
     def _transact(self, method: str, params: List[str],
                   deadline: float) -> Any:
@@ -121,8 +171,17 @@ class Target:
     def _receive(self, deadline: float) -> Any:
         """Returns the next JSON value."""
         assert self._socket
-        data = bytearray()
         while True:
+            # It is complete at some '}' at the end of what has come.
+            if self._data.endswith(b"}"):
+                text = self._data.decode(errors="replace")
+                try:
+                    value, end = json.JSONDecoder().raw_decode(text)
+                except ValueError:
+                    pass
+                else:
+                    self._data = bytearray(text[end:].lstrip().encode())
+                    return value
             left = deadline - time.monotonic()
             if left <= 0:
                 raise socket.timeout
@@ -130,13 +189,7 @@ class Target:
             chunk = self._socket.recv(1 << 20)
             if not chunk:
                 raise OSError(errno.ECONNRESET, "the connection was closed")
-            data += chunk
-            # It is complete at some '}' at the end of what has come.
-            if data.rstrip().endswith(b"}"):
-                try:
-                    return json.loads(data.decode(errors="replace"))
-                except ValueError:
-                    continue
+            self._data += chunk.rstrip() if chunk.endswith(b"\n") else chunk
 
 
 def is_unknown(error: CommandError) -> bool:

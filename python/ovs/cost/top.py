@@ -242,7 +242,6 @@ class Watch:
 
     def poll(self) -> None:
         now = Recording()
-        now.headers.append({"processors": os.cpu_count() or 0})
         for poller in self.pollers:
             for line in poller.round(False):
                 if "reply" in line:

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what stock Open vSwitch's commands have printed from the files of a
+report of a host, such as sosreport or must-gather make it.
+
+A file is found by its name, "ovs-appctl_coverage.show" for instance: "/" of
+the command is some other character, and what is before the command does not
+matter.  Files of one directory are of one switch, at one moment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Dict, List, Tuple
+
+from ovs.cost import stocktext
+from ovs.cost.stock import PARSERS, Stock
+
+MAX_SIZE = 1 << 24
+TABLES = "Open_vSwitch", "Bridge", "Controller", "Interface"
+
+_COMMANDS = {
+    name: re.compile(r"(?:.*[^a-z])?" + re.sub(
+        "[/ ]", "[^a-z0-9]", re.escape(name.partition(" ")[0]))
+        + (r"[ _](?P<argument>.+?)" if " " in name else "")
+        + r"(?:\.txt|\.log|\.out)?")
+    for name in (*PARSERS, "ovs-ofctl_dump-tables BR", "dpctl/dump-flows")}
+_LIST = re.compile(r".*[ _]list[ _](\w+)(?:\.txt)?")
+_LOG = re.compile(r"(?:.*[^a-z])?ovs-vswitchd\.log(?:\.txt)?")
+
+
+def _rows(text: str) -> List[Dict[str, Any]]:
+    """Returns the rows that "ovs-vsctl list" prints."""
+    rows: List[Dict[str, Any]] = [{}]
+    for line in text.split("\n"):
+        match = re.fullmatch(r"(\w+)\s*: (.*)", line.rstrip())
+        if match:
+            rows[-1][match[1]] = _value(match[2])
+        elif not line.strip() and rows[-1]:
+            rows.append({})
+    return [row for row in rows if row]
+
+
+def _value(text: str) -> Any:
+    if text[:1] == "{":
+        return {key.strip('"'): _value(value) for key, value in re.findall(
+            r'("[^"]*"|[\w.-]+)=("(?:[^"\\]|\\.)*"|[^,}]*)', text)}
+    if text[:1] == '"' == text[-1:]:
+        return text[1:-1]
+    return (int(text) if re.fullmatch(r"-?\d{1,18}", text) else
+            {"true": True, "false": False}.get(text, text))
+
+
+def _read(path: str) -> str:
+    with open(path, "rb") as f:
+        # The end has what is newest.
+        f.seek(max(os.fstat(f.fileno()).st_size - MAX_SIZE, 0))
+        return f.read(MAX_SIZE).decode(errors="replace")
+
+
+def _command(name: str) -> Tuple[str, str]:
+    """Returns the command that a file has the text of, and its argument."""
+    for command, pattern in _COMMANDS.items():
+        match = pattern.fullmatch(name)
+        if match:
+            return command, match.groupdict().get("argument") or ""
+    return "", ""
+
+
+def load(top: str) -> Dict[str, Stock]:
+    """Returns the switches of all directories below 'top', by name."""
+    found: Dict[str, Stock] = {}
+    log = ""
+    for directory, _, names in sorted(os.walk(top)):
+        stock = Stock()
+        tables: Dict[str, Any] = {table: [] for table in TABLES}
+        for name in sorted(names):
+            path = os.path.join(directory, name)
+            command, argument = _command(name)
+            table = _LIST.fullmatch(name)
+            if not os.path.isfile(path) or os.path.islink(path):
+                continue
+            if _LOG.fullmatch(name):
+                log = _read(path)
+            elif table and table[1].lower() in map(str.lower, TABLES):
+                key = next(t for t in TABLES if t.lower() == table[1].lower())
+                tables[key] = _rows(_read(path))
+            elif command.startswith("ovs-ofctl"):
+                stock.more[f"dump-tables {argument}"] = stocktext.tables(
+                    _read(path))
+            elif command == "dpctl/dump-flows":
+                stock.more["slow"] = stocktext.slow_flows(_read(path))
+            elif command:
+                text = _read(path)
+                failed = re.match(r"(ovs-\w+: |.*is not a valid command)",
+                                  text)
+                stock.add(stock.last, command.replace(" BR", f" {argument}"),
+                          None if failed else text)
+        if stock.last:
+            stock.tables = [tables]
+            name = os.path.relpath(directory, top)
+            found["" if name == "." else name] = stock
+    if len(found) == 1:                 # Then the log is its own.
+        for stock in found.values():
+            stock.log = log
+        return {os.path.basename(os.path.abspath(top)): stock}
+    return found

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who or what it is, of what any Open vSwitch shows, in words that continue a
+sentence of a rule."""
+
+from __future__ import annotations
+
+import re
+from typing import Callable, Dict, List, NamedTuple, Tuple
+
+from ovs.cost.case import Case
+from ovs.cost.rules import DOING
+from ovs.cost.stock import Stock
+
+FEW = 10                        # Changes that may be chance.
+
+
+def who(labels: List[str]) -> str:
+    """Returns who does something, of those who may."""
+    if not labels:
+        return ""
+    some = ", ".join(labels[:3]) + (", ..." if labels[3:] else "")
+    return f", by {'one of ' if labels[1:] else ''}{some}"
+
+
+def clients(stock: Stock, name: str) -> List[str]:
+    """Returns who talks to the sockets whose names match."""
+    seen = stock.clients.seen if stock.clients else {}
+    return [label for socket in seen if re.fullmatch(name, socket)
+            for label in stock.clients.of(socket)]  # type: ignore
+
+
+def speakers(case: Case) -> str:
+    """Returns who talks OpenFlow, and with accounting, what."""
+    stock = case.stock
+    mgmt = sorted(((-seen[0], f"{label} to {name[:-5]}") for name, labels in (
+        stock.clients.seen if stock.clients else {}).items()
+        if name.endswith(".mgmt") for label, seen in labels.items()))
+    remote = [f"{row['target']}" for rows in stock.rows("Controller").values()
+              for row in rows[-1:] if row.get("is_connected") is True]
+    messages = case.tops.get("bridge message", [])
+    message = max(messages, key=lambda m: m["ns"])["name"] if messages else ""
+    return who([label for _, label in mgmt] + remote) + (
+        f" ({message})" if message else "")
+
+
+def changes(case: Case) -> str:
+    """Returns what changes in the database, and who may do it."""
+    stock = case.stock
+    changed = {key: n for key, n in stock.changes.items() if n >= FEW}
+    if not changed:
+        return ""
+    table, name, column = max(changed, key=lambda key: changed[key])
+    n = changed[table, name, column]
+    return (f" ({table} {name}, {column}: {n:,} times)"
+            + who(clients(stock, r"db\.sock")))
+
+
+def where_resubmits(stock: Stock) -> str:
+    for problem in reversed(stock.problems()):
+        if "resubmit" in problem["what"] or "depth" in problem["what"]:
+            return f"; on bridge {problem['bridge']}, {problem['flow'][:100]}"
+    return ""
+
+
+def where_meter(stock: Stock) -> str:
+    meters: Dict[str, int] = stock.more.get("meters", {})
+    name = max(meters, key=lambda m: meters[m], default="")
+    return f" ({name})" if name else ""
+
+
+def where_neighbour(stock: Stock) -> str:
+    silent: List[Tuple[str, str]] = stock.more.get("silent", [])
+    return "; no answer from " + ", ".join(
+        hop if hop == end else f"{hop} (to {end})"
+        for end, hop in silent[:3]) if silent else ""
+
+
+WHERE: Dict[str, Callable[[Stock], str]] = {
+    "drop_action_too_many_resubmit": where_resubmits,
+    "drop_action_recursion_too_deep": where_resubmits,
+    "datapath_drop_meter": where_meter,
+    "drop_action_tunnel_neigh_cache_miss": where_neighbour}
+
+
+# Reasons of revalidation, besides changed OpenFlow rules.
+WHY = {
+    "reconfigure": "ports or bridges are reconfigured",
+    "stp": "spanning tree ports change their state",
+    "rstp": "rapid spanning tree ports change their state",
+    "bond": "members of bonds change", "port_toggled": "ports go up and down",
+    "mac_learning": "MAC addresses are learned, or move between ports",
+    "mcast_snooping": "multicast groups change"}
+
+
+class Work(NamedTuple):
+    """What may keep the main thread busy, if a counter is so high."""
+
+    counter: str
+    least: float                # A second.
+    what: str                   # With {rate} and {who}.
+    who: Callable[[Case], str] = lambda case: ""
+
+
+WORK = (
+    Work("bridge_reconfigure", 2,
+         "configuring bridges again {rate:,.0f} times a second"),
+    Work("route_table_dump", 0.5, "reading all routes {rate:,.0f} times a "
+         "second: routes or addresses change"),
+    Work("ofproto_recv_openflow", 20,
+         "{rate:,.0f} OpenFlow messages a second{who}", speakers),
+    Work("txn_success", 20, "{rate:,.0f} changes of the database a second"),
+    Work("unixctl_received", 20, "{rate:,.0f} ovs-appctl commands a second"
+         "{who}", lambda case: who(clients(case.stock, r".*\.ctl"))),
+    Work("nln_changed", 50, "{rate:,.0f} changes of links a second"),
+    Work("ofproto_recv_openflow", 1,
+         "OpenFlow, {rate:,.1f} messages a second{who}", speakers),
+    Work("netdev_received", 100, "packets of ports that no PMD thread polls"),
+)
+
+
+def doing(case: Case) -> str:
+    """Returns what keeps the main thread busy."""
+    what = next((" with " + work.what.format(rate=rate, who=work.who(case))
+                 for work in WORK
+                 for rate in (case.stock.rate(work.counter),)
+                 if rate >= work.least), "")
+    loop, _ = case.main_loop()
+    stages = {name: d.sum for name, d in loop.parts()}
+    if stages:                          # The patched one knows.
+        stage = max(stages, key=lambda s: stages[s])
+        return f"{what}, mostly with {DOING.get(stage, stage)}"
+    return what or ", for a reason that is not known"

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What rules of the doctor are made of: all that is known of a switch, and the
+form of a rule."""
+
+from __future__ import annotations
+
+from typing import (Any, Callable, Dict, Iterator, List, NamedTuple, Optional,
+                    Tuple)
+
+from ovs.cost.distribution import Distribution
+from ovs.cost.model import Account, Body, Window
+from ovs.cost.stock import Stock
+
+SEVERITIES = ("critical", "warning", "hint")
+DEFAULT_LIMIT = 10000           # Of flows, at first.
+RECENT_US = 15 * 60 * 1e6       # A fall of the limit that is news.
+
+Numbers = Iterator[Dict[str, Any]]
+
+
+class Case(NamedTuple):
+    """All that is known of a switch in a window of time."""
+
+    windows: Dict[str, Window]  # By report.
+    limit: Dict[str, Any]       # Reply of revalidator/cost-limit, or empty.
+    threads: List[Dict[str, Any]]   # First and last reply of cost/threads.
+    tops: Dict[str, List[Dict[str, Any]]]   # Rows of cost-top.
+    stock: Stock = Stock()      # What any Open vSwitch has.
+
+    def accounts(self, report: str, kind: str = "") -> List[Account]:
+        window = self.windows.get(report)
+        return [account for key, account in window.accounts.items()
+                if key.kind.startswith(kind)] if window else []
+
+    def main_loop(self) -> Tuple[Body, float]:
+        """Returns the main loop's iterations, and the window in ns."""
+        for account in self.accounts("bridge", "iteration"):
+            return account.total, self.windows["bridge"].seconds * 1e9
+        return Body("iteration"), 0.0
+
+    def delays(self) -> Iterator[Tuple[bool, float, str, float]]:
+        """Yields whether a thread is a PMD thread, its share of time without
+        a CPU, its name, and the same share of the time that it wants one."""
+        first, last = (self.threads or [{}])[0], (self.threads or [{}])[-1]
+        us = last.get("now_us", 0) - first.get("now_us", 0)
+        old = {t["tid"]: t for t in first.get("threads", ())
+               if us >= 1e6 and first["pid"] == last["pid"]}
+        for thread in last.get("threads", ()):
+            recent = dict(thread.get("last", {}))
+            if thread["tid"] in old:
+                recent = {n: thread[n] - old[thread["tid"]][n]
+                          for n in ("cpu_ns", "run_delay_ns")}
+                recent["ns"] = 1000 * us
+            if recent.get("ns", 0) >= 1e9:      # Not for a moment only.
+                delay, name = recent["run_delay_ns"], thread["name"]
+                yield (name.startswith("pmd-"), delay / recent["ns"], name,
+                       delay / max(delay + recent["cpu_ns"], 1))
+
+
+class Rule(NamedTuple):
+    """Something that can be wrong.
+
+    'condition' yields the numbers of 'sentence' for each object that it is
+    true of: "share", from 0 to 1, is how bad it is."""
+
+    name: str
+    severity: str
+    symptom: str                # As somebody notices it, or "".
+    commands: str               # Of ovs-appctl, that tell more.
+    advice: str
+    link: Tuple[str, str]       # Topic of the documentation, and section.
+    sentence: str = ""
+    condition: Optional[Callable[[Case], Numbers]] = None
+    causes: str = ""            # Rules that follow from this one, "*": all.
+
+
+def above(stage: Distribution, ns: float) -> Tuple[int, float]:
+    """Returns number and sum of the times of a stage that are longer."""
+    long = {b: n for b, n in (stage.buckets or {}).items()
+            if stage.representative(b) > ns}
+    return (sum(long.values()),
+            sum(n * stage.representative(b) for b, n in long.items()))
+
+
+def limit_of(case: Case, name: str) -> Dict[str, Any]:
+    """Returns a datapath's flow limit, its cause, and whether it lasts."""
+    ns = max([a.total.stages["total"].mean for a
+              in case.accounts("revalidator", "round")
+              if a.key.name == name], default=0.0)
+    grows = ("it grows" if ns < 1e9 else "it does not grow") + (
+        f" as rounds of revalidation take {ns / 1e6:,.0f} ms (limit: 1 s)")
+    found = {"limit": 0, "before": 0, "recent": False, "lasts": grows,
+             "cause": "for an unknown reason"}
+    for datapath in case.limit.get("datapaths", ()):
+        if datapath["name"] != name:
+            continue
+        limit, moves = datapath["flow_limit"], datapath["latest"]
+        fall = next((m for m in moves if m["to"] < m["from"]), None)
+        found.update(limit=limit, before=max(
+            [limit, *(m["from"] for m in moves)]))
+        if fall and fall["reason"] in ("scaled", "reduced"):
+            age_us = case.limit["now_us"] - fall["time_us"]
+            found.update(recent=age_us < RECENT_US, cause="by load: a round "
+                         f"of revalidation took {fall['duration_ms']:,} ms")
+        elif fall and "duration_ms" not in fall:
+            found["cause"] = "by command (upcall/set-flow-limit)"
+        elif fall or limit < DEFAULT_LIMIT:
+            found.update(cause="by the database (other_config:flow-limit)",
+                         lasts="it lasts until that is changed")
+        else:
+            found["cause"] = "as it always is at first"
+        if moves and moves[0]["to"] > moves[0]["from"]:
+            found["lasts"] = grows
+    return found

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open vSwitch's database: what is in it, and what changes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections import Counter
+from typing import Any, Counter as Counts, Dict, List, Tuple
+
+# What is read, and columns that people or programs change.  Rows of the table
+# Interface are left out if there are very many.
+READ = {"Open_vSwitch": (), "Bridge": (), "Controller": (),
+        "Interface": ("name", "type", "ofport", "options", "bfd_status",
+                      "statistics")}
+WATCHED = {
+    "Open_vSwitch": ("other_config", "external_ids", "bridges"),
+    "Bridge": ("name", "other_config", "external_ids", "ports", "controller"),
+    "Port": ("name", "other_config", "external_ids", "interfaces", "tag",
+             "trunks"),
+    "Interface": ("name", "other_config", "external_ids", "options", "type",
+                  "bfd")}
+
+
+def _plain(value: Any) -> Any:
+    """Returns a map as a dictionary, and a set as a list."""
+    if isinstance(value, list) and len(value) == 2:
+        kind, what = value
+        if kind == "map":
+            return {str(k): _plain(v) for k, v in what}
+        if kind == "set":
+            return [_plain(v) for v in what]
+        if kind in ("uuid", "named-uuid"):
+            return what
+    return value
+
+
+class Database:
+    """A connection to ovsdb-server.  Raises OSError or ValueError."""
+
+    def __init__(self, path: str, timeout: float) -> None:
+        self.timeout = timeout
+        self.changes: Counts[Tuple[str, str, str]] = Counter()
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(timeout)
+        self._buffer = ""
+        self._id = 0
+        try:
+            self._socket.connect(path)
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _send(self, **message: Any) -> None:
+        self._socket.settimeout(self.timeout)
+        self._socket.sendall(json.dumps(message).encode())
+
+    def _messages(self, seconds: float) -> List[Dict[str, Any]]:
+        """Returns what comes within 'seconds', until there is something."""
+        self._socket.settimeout(max(seconds, 0.001))
+        try:
+            data = self._socket.recv(1 << 20)
+        except (BlockingIOError, socket.timeout):
+            return []
+        if not data:
+            raise OSError("the database has closed the connection")
+        self._buffer += data.decode(errors="replace")
+        found = []
+        while self._buffer.endswith("}"):
+            try:
+                value, end = json.JSONDecoder().raw_decode(self._buffer)
+            except ValueError:
+                break
+            self._buffer = self._buffer[end:].lstrip()
+            found.append(value)
+        return found
+
+    def _handle(self, message: Dict[str, Any]) -> None:
+        if message.get("method") == "echo":
+            self._send(result=message.get("params"), error=None,
+                       id=message.get("id"))
+        elif message.get("method") == "update":
+            for table, rows in message["params"][1].items():
+                for row in rows.values():
+                    new = row.get("new") or row.get("old") or {}
+                    name = str(new.get("name", ""))
+                    columns = (list(row["old"]) if "new" in row
+                               and "old" in row else
+                               ["new row"] if "new" in row else ["deleted"])
+                    for column in columns:
+                        self.changes[table, name, column] += 1
+
+    def _call(self, method: str, params: List[Any]) -> Any:
+        self._id += 1
+        self._send(method=method, params=params, id=self._id)
+        deadline = time.monotonic() + self.timeout
+        while time.monotonic() < deadline:
+            for message in self._messages(deadline - time.monotonic()):
+                if message.get("id") == self._id and "method" not in message:
+                    if message.get("error"):
+                        raise ValueError(str(message["error"]))
+                    return message["result"]
+                self._handle(message)
+        raise OSError("the database does not answer in time")
+
+    def read(self) -> Dict[str, List[Dict[str, Any]]]:
+        """Returns the rows of some tables."""
+        tables = list(READ)
+        replies = self._call("transact", ["Open_vSwitch", *({
+            "op": "select", "table": table, "where": [],
+            **({"columns": list(READ[table])} if READ[table] else {})}
+            for table in tables)])
+        return {table: [{column: _plain(value)
+                         for column, value in row.items()}
+                        for row in reply.get("rows", ())]
+                for table, reply in zip(tables, replies)}
+
+    def watch(self) -> None:
+        """Counts changes from now on."""
+        self._call("monitor", ["Open_vSwitch", 0, {
+            table: {"columns": columns, "select": {"initial": False}}
+            for table, columns in WATCHED.items()}])
+
+    def look(self) -> None:
+        """Counts what has changed so far."""
+        while True:
+            messages = self._messages(0.001)
+            for message in messages:
+                self._handle(message)
+            if not messages:
+                return

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kernel knows of a process: its threads, and who talks to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import struct
+import time
+from typing import Any, Dict, Iterator, List, Set, Tuple
+
+_SOCK_DIAG_BY_FAMILY = 20
+_NLM_F_REQUEST_DUMP = 0x301
+_NLMSG_ERROR, _NLMSG_DONE = 2, 3
+_UDIAG_SHOW_NAME_PEER = 5
+_UNIX_DIAG_NAME, _UNIX_DIAG_PEER = 0, 2
+
+
+def _text(path: str) -> str:
+    """Returns what a file of /proc has, or "" if it is not to be had."""
+    try:
+        with open(path, errors="replace") as f:
+            return f.read()
+    except OSError:
+        return ""
+
+
+def threads(pid: int) -> Dict[str, Any]:
+    """Returns how much of a CPU each thread of a process has had, as
+    cost/threads does, or {} if it can't be seen."""
+    found = []
+    with contextlib.suppress(OSError):
+        for tid in os.listdir(f"/proc/{pid}/task") if pid else ():
+            fields = _text(f"/proc/{pid}/task/{tid}/schedstat").split()
+            name = _text(f"/proc/{pid}/task/{tid}/comm").strip()
+            if len(fields) > 1 and name:
+                found.append({"tid": int(tid), "name": name,
+                              "cpu_ns": int(fields[0]),
+                              "run_delay_ns": int(fields[1])})
+    return {"pid": pid, "now_us": int(time.monotonic() * 1e6),
+            "threads": found} if found else {}
+
+
+def memory(pid: int) -> int:
+    """Returns the bytes that a process has in memory, or 0."""
+    fields = _text(f"/proc/{pid}/statm").split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if fields else 0
+
+
+def log(pid: int, size: int = 1 << 16) -> str:
+    """Returns the end of the log file of a process, or ""."""
+    for path, _ in files(pid, r".*\.log"):
+        with contextlib.suppress(OSError), open(
+                f"/proc/{pid}/root{path}", "rb") as f:
+            f.seek(max(os.fstat(f.fileno()).st_size - size, 0))
+            return f.read().decode(errors="replace")
+    return ""
+
+
+def files(pid: int, pattern: str) -> Iterator[Tuple[str, int]]:
+    """Yields name and number of the open files of a process that match."""
+    with contextlib.suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                name = os.readlink(f"/proc/{pid}/fd/{fd}")
+                if re.fullmatch(pattern, name):
+                    yield name, int(fd)
+
+
+def _unix_sockets() -> Iterator[Tuple[str, int]]:
+    """Yields the path of each unix socket of a server that is connected, and
+    the inode of the client's."""
+    request = struct.pack("=IHHII", 40, _SOCK_DIAG_BY_FAMILY,
+                          _NLM_F_REQUEST_DUMP, 1, 0) + struct.pack(
+        "=BBHIIIII", socket.AF_UNIX, 0, 0, 0xffffffff, 0,
+        _UDIAG_SHOW_NAME_PEER, 0, 0)
+    # NETLINK_SOCK_DIAG is 4.
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as sock:
+        sock.settimeout(1)
+        sock.send(request)
+        while True:
+            data = sock.recv(1 << 17)
+            while len(data) >= 16:
+                size, kind = struct.unpack_from("=IH", data)
+                if kind in (_NLMSG_DONE, _NLMSG_ERROR) or size < 16:
+                    return
+                name, peer = "", 0
+                attrs = data[32:size]
+                while len(attrs) >= 4:
+                    n, what = struct.unpack_from("=HH", attrs)
+                    if what == _UNIX_DIAG_NAME:
+                        name = attrs[4:n].rstrip(b"\0").decode(
+                            errors="replace")
+                    elif what == _UNIX_DIAG_PEER:
+                        peer = struct.unpack_from("=I", attrs, 4)[0]
+                    attrs = attrs[max(n + 3 & ~3, 4):]
+                if peer and name.startswith("/"):
+                    yield name, peer
+                data = data[size + 3 & ~3:]
+
+
+def _stat(pid: int) -> Tuple[int, int]:
+    """Returns the parent of a process, and the ticks of CPU it has used."""
+    fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return (int(fields[1]), int(fields[11]) + int(fields[12])) if fields else (
+        0, 0)
+
+
+def _command(pid: int) -> str:
+    """Returns what a process is, such as "python3 churn.py"."""
+    words = _text(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
+    words = [os.path.basename(word) for word in words if word and
+             not word.startswith("-")][:2]
+    comm = _text(f"/proc/{pid}/comm").strip()
+    interpreted = re.match(r"python|perl|ruby|(ba|da)?sh$", comm)
+    return " ".join(words)[:60] if interpreted else comm
+
+
+class Clients:
+    """Who talks to sockets in a directory, seen by looking often."""
+
+    def __init__(self, directory: str, itself: int) -> None:
+        self.directory = os.path.realpath(directory)
+        self.itself = itself
+        self.can = True
+        # By socket and process: how often, ticks of CPU, what it is.
+        self.seen: Dict[str, Dict[str, List[float]]] = {}
+        self._known: Dict[int, Tuple[int, str, int]] = {}
+        self._ours = {os.getpid()}
+
+    def look(self) -> None:
+        """Looks once more, which takes a millisecond."""
+        if not self.can:
+            return
+        try:
+            # A socket may have a path with a link in it.
+            found = [(os.path.basename(path), peer)
+                     for path, peer in _unix_sockets()
+                     if os.path.realpath(os.path.dirname(path))
+                     == self.directory]
+        except OSError:
+            self.can = False
+            return
+        self._resolve({peer for _, peer in found} - self._known.keys())
+        for name, peer in found:
+            pid, label, before = self._known.get(peer, (0, "", 0))
+            if pid and pid not in self._ours and pid != self.itself:
+                entry = self.seen.setdefault(name, {}).setdefault(label,
+                                                                  [0, 0])
+                entry[0] += 1
+                entry[1] = max(entry[1], _stat(pid)[1] - before)
+
+    def _resolve(self, inodes: Set[int]) -> None:
+        """Finds the processes that have sockets, new ones first: they may be
+        gone in a moment."""
+        names = {f"socket:[{inode}]": inode for inode in inodes}
+        pids = sorted((int(pid) for pid in os.listdir("/proc")
+                       if pid.isdigit()), reverse=True) if names else []
+        for pid in pids:
+            for name, _ in files(pid, r"socket:.*"):
+                if name in names:
+                    parent, ticks = _stat(pid)
+                    self._known[names.pop(name)] = (
+                        pid, self._label(pid, parent), ticks)
+            if not names:
+                return
+
+    @staticmethod
+    def _label(pid: int, parent: int) -> str:
+        command = _command(pid)
+        if re.match(r"ovs-(of|vs|app|dp)ctl$|ovsdb-client$", command):
+            # It is gone in a moment, what runs it is not.
+            return f"{command}, run by {_command(parent)} (pid {parent})"
+        return f"{command} (pid {pid})"
+
+    def of(self, name: str) -> List[str]:
+        """Returns who talks to a socket, who has used most of a CPU first."""
+        seen = self.seen.get(name, {})
+        return sorted(seen, key=lambda label: (-seen[label][1],
+                                               -seen[label][0], label))

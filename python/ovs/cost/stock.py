@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What any ovs-vswitchd, without this project's patches, has to say.
+
+A Watch asks it twice, at the beginning and the end of a window, and looks at
+its threads, its database and its clients in between.  The result is a Stock,
+which may also come from the files of a report of a host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+
+from ovs.cost import processes, stocktext
+from ovs.cost.database import Database
+from ovs.cost.target import CommandError, Target, TargetError, socket_path
+
+# How the commands that are asked are read.  Those of a bridge end with " BR".
+PARSERS: Dict[str, Callable[[str, List[str]], Any]] = {
+    "version": lambda text, _: text,
+    "coverage/show": stocktext.coverage,
+    "memory/show": stocktext.memory,
+    "fdb/stats-show BR": stocktext.fdb_stats,
+    "upcall/show": stocktext.upcalls,
+    "dpctl/show": stocktext.datapaths,
+    "dpif-netdev/pmd-rxq-show": stocktext.pmds,
+    "bond/show": stocktext.bonds,
+    "bfd/show": stocktext.bfd,
+    "tnl/neigh/show": stocktext.neighbours,
+    "dpctl/ct-get-maxconns": stocktext.number,
+    "dpctl/ct-get-nconns": stocktext.number,
+}
+FIRST = ("version", "coverage/show", "memory/show", "fdb/stats-show BR")
+# Before 3.1, pmd-rxq-show has no option, and shows a minute.
+ONCE = ("upcall/show", "dpif-netdev/pmd-rxq-show",
+        "dpif-netdev/pmd-rxq-show -secs 10", "bond/show", "bfd/show",
+        "tnl/neigh/show", "dpctl/ct-get-maxconns", "dpctl/ct-get-nconns")
+REASONS = ("reconfigure", "stp", "rstp", "bond", "port_toggled", "flow_table",
+           "mac_learning", "mcast_snooping")        # Counters rev_*.
+MANY = 1000                     # Ports: dpctl/show takes long.
+MAX_FLOWS = 5000                # More of the datapath are not read.
+MAX_BRIDGES = 20
+
+
+def plain(reply: Any) -> Any:
+    """Returns the text of a reply, which may be in JSON."""
+    if isinstance(reply, dict) and reply.get("reply-format") == "plain":
+        return reply.get("reply")
+    return reply
+
+
+class Stock:
+    """What is known of a window, or of one moment if 'seconds' is 0.
+
+    'first' and 'last' have, by command, what PARSERS make of its text; "more"
+    has what was asked because of that."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.first: Dict[str, Any] = {}
+        self.last: Dict[str, Any] = {}
+        self.threads: List[Dict[str, Any]] = []     # First and last.
+        self.samples: List[Dict[str, int]] = []     # Of memory/show.
+        self.resident = 0                           # Bytes of memory.
+        self.tables: List[Dict[str, Any]] = []      # Database, first and last.
+        self.changes: Dict[Any, int] = {}           # In the database.
+        self.clients: Optional[processes.Clients] = None
+        self.log = ""
+        self.since = ""                 # When it began, as in the log.
+        self.more: Dict[str, Any] = {}
+        self.notes: List[str] = []      # What could not be had or read.
+
+    def count(self, name: str) -> int:
+        """Returns by how much a coverage counter has grown, or how far it is
+        if there is one reading only."""
+        last = self.last.get("coverage/show", {}).get(name)
+        first = self.first.get("coverage/show", {}).get(name)
+        if not last or not self.seconds or self.cleared():
+            return last.total if last else 0
+        return max(int(last.total - (first.total if first else 0)), 0)
+
+    def rate(self, name: str) -> float:
+        """Returns how often an event of coverage/show happens in a second."""
+        last = self.last.get("coverage/show", {}).get(name)
+        if not last:
+            return 0.0
+        if not self.seconds:
+            return float(last.minute)
+        return (last.recent if self.cleared()
+                else self.count(name) / self.seconds)
+
+    def cleared(self) -> bool:
+        """Returns true if counters have begun again in the window."""
+        last = self.last.get("coverage/show", {})
+        return any(name not in last or last[name].total < count.total
+                   for name, count
+                   in self.first.get("coverage/show", {}).items())
+
+    def grown(self, command: str, key: str) -> int:
+        """Returns by how much a number of a command has grown."""
+        return max(self.last.get(command, {}).get(key, 0)
+                   - self.first.get(command, {}).get(key, 0), 0)
+
+    def of(self, command: str) -> Iterator[Any]:
+        """Yields name and numbers of each bridge for a command of bridges."""
+        for key, value in self.last.items():
+            if key.startswith(f"{command} "):
+                yield key[len(command) + 1:], value
+
+    def of_more(self, command: str) -> Iterator[Any]:
+        """The same of what was asked because of that."""
+        for key, value in self.more.items():
+            if key.startswith(f"{command} "):
+                yield key[len(command) + 1:], value
+
+    def problems(self) -> List[Dict[str, str]]:
+        """Returns packets that could not be translated, as the log has it: a
+        flow may be there before the window."""
+        return stocktext.problems(self.log)
+
+    def shares(self, pattern: str) -> Dict[str, float]:
+        """Returns how much of a CPU each thread whose name matches has had, of
+        the time that it did not have to wait for one.  Only threads that are
+        there all the time count."""
+        if len(self.threads) < 2 or not all(self.threads):
+            return {}
+        first, last = self.threads[0], self.threads[-1]
+        old = {t["tid"]: t for t in first["threads"]}
+        ns = max(last["now_us"] - first["now_us"], 1) * 1000
+        found = {}
+        for thread in last["threads"]:
+            if thread["tid"] in old and first["pid"] == last["pid"] and (
+                    re.fullmatch(pattern, thread["name"])):
+                cpu, delay = (thread[name] - old[thread["tid"]][name]
+                              for name in ("cpu_ns", "run_delay_ns"))
+                found[thread["name"]] = cpu / max(ns - delay, cpu, 1)
+        return found
+
+    def revalidators(self) -> float:
+        """Returns how much of a CPU the busiest revalidator needs."""
+        return max(self.shares(r"revalidator\d+").values(), default=0.0)
+
+    def longest_poll(self) -> int:
+        """Returns the longest iteration of the main loop that the log has in
+        the window, in ms, or 0."""
+        return max((int(ms) for at, ms in re.findall(
+            r"^(\S+?)\|\d+\|timeval\|WARN\|Unreasonably long (\d+)ms poll",
+            self.log, re.MULTILINE) if self.since and at >= self.since),
+            default=0)
+
+    def main(self) -> float:
+        """Returns how much of a CPU the main thread needs."""
+        pid = self.threads[-1].get("pid") if self.threads else 0
+        for thread in self.threads[-1]["threads"] if pid else ():
+            if thread["tid"] == pid:
+                return self.shares(re.escape(thread["name"])).get(
+                    thread["name"], 0.0)
+        return 0.0
+
+    def rows(self, table: str) -> Dict[str, List[Dict[str, Any]]]:
+        """Returns the rows of a table at the beginning, if they were read, and
+        at the end, by UUID."""
+        found: Dict[str, List[Dict[str, Any]]] = {}
+        for tables in self.tables:
+            for row in tables.get(table, ()):
+                found.setdefault(str(row.get("_uuid", row.get("name"))),
+                                 []).append(row)
+        return found
+
+    def config(self, key: str) -> str:
+        """Returns what other_config of the table Open_vSwitch has, or ""."""
+        for row in (self.tables or [{}])[-1].get("Open_vSwitch", ()):
+            return str(row.get("other_config", {}).get(key, ""))
+        return ""
+
+    def port(self, number: str) -> str:
+        """Returns the name of the port with an OpenFlow number, if no other
+        has it."""
+        names = [row["name"] for row in (self.tables or [{}])[-1].get(
+            "Interface", ()) if str(row.get("ofport")) == number]
+        return names[0] if len(names) == 1 else f"number {number}"
+
+    def add(self, reading: Dict[str, Any], command: str, text: Any) -> None:
+        """Adds the text of a command to 'first' or 'last'."""
+        name, _, argument = command.partition(" ")
+        if argument.startswith("-"):
+            command, argument = name, ""
+        parser = PARSERS.get(f"{name} BR" if argument else name)
+        if not parser or isinstance(text, CommandError) or text is None:
+            return                      # It lacks the command, or was late.
+        text = plain(text)
+        if not isinstance(text, str):
+            self.notes.append(f"{command}: this program reads text only")
+            return
+        unknown: List[str] = []
+        reading[command] = parser(text, unknown)
+        if unknown:
+            self.notes.append(
+                f"{command}: {len(unknown)} lines are not understood, such as "
+                f"\"{unknown[0].strip()[:60]}\"")
+
+
+class Watch:
+    """Looks at one ovs-vswitchd for a while."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.stock = Stock()
+        self.failed = ""
+        self._bridges: List[str] = []
+        self._database: Optional[Database] = None
+        self._start = 0.0
+        self._middle = False
+        self._directory = ""
+
+    def _ask(self, reading: Dict[str, Any], commands: Sequence[str]) -> None:
+        """Executes commands, and adds what they print."""
+        requests = [each for command in commands
+                    for each in ([command] if not command.endswith(" BR") else
+                                 [f"{command[:-3]} {bridge}"
+                                  for bridge in self._bridges])]
+        try:
+            replies = self.target.ask([
+                request.split(" ", -1 if " -" in request else 1)
+                for request in requests])
+        except (TargetError, CommandError) as e:
+            self.failed = self.failed or str(e)
+            return
+        if None in replies and not self.failed:
+            self.failed = (f"{self.target.name}: no reply to "
+                           f"{requests[replies.index(None)]} in "
+                           f"{self.target.timeout:g} s")
+        for request, reply in zip(requests, replies):
+            self.stock.add(reading, request, reply)
+
+    def _read_database(self) -> None:
+        if self._database:
+            try:
+                self.stock.tables.append(self._database.read())
+            except (OSError, ValueError) as e:
+                self._no_database(e)
+
+    def _no_database(self, error: Exception) -> None:
+        self.stock.notes.append(f"the database can't be read: {error}")
+        if self._database:
+            self._database.close()
+        self._database = None
+
+    def begin(self, once: bool) -> None:
+        """Begins the window, or if 'once', prepares for one moment only."""
+        stock = self.stock
+        try:
+            self._directory = os.path.dirname(socket_path(self.target.name))
+        except TargetError as e:
+            self.failed = str(e)
+            return
+        try:
+            self._database = Database(os.path.join(
+                self._directory, "db.sock"), self.target.timeout / 2)
+            if not once:
+                self._database.watch()
+        except (OSError, ValueError) as e:
+            self._no_database(e)
+        self._read_database()
+        self._bridges = [row["name"] for tables in stock.tables
+                         for row in tables["Bridge"]][:MAX_BRIDGES]
+        if once:
+            return
+        stock.since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+        self._start = time.monotonic()
+        self._ask(stock.first, FIRST)
+        self._show_datapaths(stock.first)
+        if not self.failed:
+            self._start = time.monotonic()
+        pid = self.target.pid() or self._pid()
+        stock.threads.append(processes.threads(pid))
+        stock.clients = processes.Clients(self._directory, pid)
+        stock.samples.append(stock.first.get("memory/show", {}))
+
+    def _pid(self) -> int:
+        """Returns the process that the name of the socket has, if that is
+        what it looks like."""
+        match = re.search(r"\.(\d+)\.ctl$", self.target.name)
+        pid = int(match[1]) if match else 0
+        with contextlib.suppress(TargetError, ValueError):
+            pid = pid or int(socket_path(self.target.name).split(".")[-2])
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/comm") as f:
+            return pid if f.read().startswith("ovs-vswitchd") else 0
+        return 0
+
+    def _show_datapaths(self, reading: Dict[str, Any]) -> None:
+        if 0 < reading.get("memory/show", {}).get("ports", 0) <= MANY:
+            self._ask(reading, ["dpctl/show"])
+
+    def look(self, seconds: float) -> None:
+        """Looks in between, when 'seconds' of the window have passed."""
+        if self.stock.clients:
+            self.stock.clients.look()
+        if self._database:
+            try:
+                self._database.look()
+            except (OSError, ValueError) as e:
+                self._no_database(e)
+        if not self._middle and not self.failed and (
+                time.monotonic() - self._start > seconds / 2):
+            self._middle = True
+            reading: Dict[str, Any] = {}
+            self._ask(reading, ["memory/show"])
+            self.stock.samples.append(reading.get("memory/show", {}))
+
+    def end(self) -> Stock:
+        stock = self.stock
+        if self._directory:
+            if stock.threads and stock.threads[0]:
+                pid = stock.threads[0]["pid"]
+                stock.threads.append(processes.threads(pid))
+                stock.resident = processes.memory(pid)
+                stock.log = processes.log(pid)
+            if not self.failed:
+                self._ask(stock.last, (*FIRST, *ONCE))
+                if self._start:
+                    stock.seconds = time.monotonic() - self._start
+            if not self.failed:
+                self._show_datapaths(stock.last)
+                stock.samples.append(stock.last.get("memory/show", {}))
+            self._read_database()
+            if self._database:
+                stock.changes = dict(self._database.changes)
+            if not self.failed:
+                self._ask_more()
+        if self._database:
+            self._database.close()
+        self.target.close()
+        return stock
+
+    def _ask_more(self) -> None:
+        """Asks for what tells who, where something is wrong."""
+        stock = self.stock
+        texts: Dict[str, str] = {}
+
+        def ask(*request: str) -> Any:
+            with contextlib.suppress(TargetError):
+                for reply in map(plain, self.target.ask([request])):
+                    if not isinstance(reply, CommandError) and reply:
+                        return reply
+            return ""
+
+        for bridge in self._bridges:
+            if stock.grown(f"fdb/stats-show {bridge}", "evicted"):
+                stock.more[f"fdb/show {bridge}"] = stocktext.fdb_ports(
+                    ask("fdb/show", bridge), stock.notes)
+            if stock.rate("datapath_drop_meter") > 1:
+                texts[bridge] = self._ofctl("-OOpenFlow13", "meter-stats",
+                                            bridge)
+            if growth(stock) > 0:
+                stock.more[f"dump-tables {bridge}"] = stocktext.tables(
+                    self._ofctl("dump-tables", bridge))
+        stock.more["meters"] = {
+            f"{bridge} meter {meter}": dropped
+            for bridge, text in texts.items()
+            for meter, dropped in stocktext.meters(text).items()}
+        if stock.rate("drop_action_tunnel_neigh_cache_miss") > 1:
+            known = stock.last.get("tnl/neigh/show", [])
+            ends = {row["options"].get("remote_ip", "")
+                    for tables in stock.tables[-1:]
+                    for row in tables["Interface"]}
+            hops = {end: stocktext.next_hop(ask("ovs/route/lookup", end))
+                    or end for end in sorted(ends)[:100] if end[:1].isdigit()}
+            stock.more["silent"] = [(end, hop) for end, hop in hops.items()
+                                    if hop not in known]
+        flows = sum(dp["current"] for dp
+                    in stock.last.get("upcall/show", {}).values())
+        if slow_paths(stock) > 100 and flows <= MAX_FLOWS:
+            stock.more["slow"] = stocktext.slow_flows(
+                ask("dpctl/dump-flows", "--names"))
+
+    def _ofctl(self, *args: str) -> str:
+        """Returns what ovs-ofctl prints, or "" if there is none."""
+        program = shutil.which("ovs-ofctl")
+        if not program:
+            return ""
+        *options, bridge = args
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            return subprocess.run(
+                [program, "--timeout=2", *options,
+                 f"unix:{self._directory}/{bridge}.mgmt"], text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                errors="replace", check=True, timeout=3).stdout
+        return ""
+
+
+def growth(stock: Stock) -> float:
+    """Returns how many OpenFlow rules come in a second, in each half of the
+    window and without a message for each, or 0."""
+    rules = [sample.get("rules", 0) for sample in stock.samples]
+    if len(rules) < 3 or not all(rules) or not stock.seconds:
+        return 0.0
+    steps = [b - a for a, b in zip(rules, rules[1:])]
+    n = sum(steps)
+    if min(steps) < n / 4 or stock.count("ofproto_recv_openflow") > n / 2:
+        return 0.0
+    return n / stock.seconds
+
+
+def slow_paths(stock: Stock) -> float:
+    """Returns how many packets are translated in a second at least, besides
+    those that no flow of the datapath matches, and flows that are translated
+    again; 0 if that is not known."""
+    names = stock.first.get("dpctl/show", {}).keys()
+    if not names or not stock.seconds:
+        return 0.0
+    missed = sum(reading["dpctl/show"].get(name, {}).get("missed", 0) * sign
+                 for name in names for sign, reading in (
+                     (1, stock.last), (-1, stock.first))
+                 if "dpctl/show" in reading)
+    again = sum(stock.count(f"rev_{reason}") for reason in REASONS) * max(
+        (dp["max"] for dp in stock.last.get("upcall/show", {}).values()),
+        default=0)
+    return (stock.count("xlate_actions") - missed - again) / stock.seconds

@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be wrong with any Open vSwitch, as its own commands, its database
+and the kernel show it.
+
+Rules are as in rules.py.  None is true without harm: a loss, a limit that is
+reached, growth, or a thread that needs half of a CPU and more.
+"""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from ovs.cost.blame import WHERE, WHY, changes, doing, speakers
+from ovs.cost.case import Case, Numbers, Rule
+from ovs.cost.stock import REASONS, growth, slow_paths
+
+HALF = 0.5                      # Of a CPU, by one thread.
+FULL = 0.9                      # Of a limit, or of a PMD thread.
+FEW = 10                        # Events that may be chance.
+LINK = "cost-doctor", "What it looks at"
+
+
+def evicted(case: Case) -> Numbers:
+    stock = case.stock
+    for bridge, fdb in stock.of("fdb/stats-show"):
+        n = (stock.grown(f"fdb/stats-show {bridge}", "evicted")
+             if stock.seconds else int(60 * stock.rate("mac_learning_evicted"))
+             if fdb.get("entries", 0) >= FULL * fdb.get("max", 0) else 0)
+        ports = stock.more.get(f"fdb/show {bridge}", {})
+        port = max(ports, key=lambda p: ports[p], default="")
+        if n >= FEW and fdb.get("max"):
+            yield {"name": bridge, "n": n, "max": fdb["max"], "share": 1.0,
+                   "s": stock.seconds or 60.0, "who": (
+                       f"; port {stock.port(port)} has {ports[port]:,} of them"
+                       if ports else "")}
+
+
+def grows(case: Case) -> Numbers:
+    rate, where = growth(case.stock), ""
+    for bridge, tables in case.stock.of_more("dump-tables"):
+        table = max(tables, key=lambda t: tables[t], default="")
+        if table and tables[table] > FEW:
+            where = f", most in table {table} of {bridge} ({tables[table]:,})"
+    if rate > FEW:
+        yield {"share": 1.0, "rate": rate, "where": where, "n":
+               case.stock.samples[-1].get("rules", 0)}
+
+
+def flow_mods(case: Case) -> Numbers:
+    stock = case.stock
+    rate, share = stock.rate("rev_flow_table"), stock.revalidators()
+    if rate >= 1 and growth(stock) <= FEW and share > HALF:
+        yield {"share": share, "rate": rate, "who": speakers(case),
+               "n": stock.rate("ofproto_recv_openflow")}
+
+
+def again(case: Case) -> Numbers:
+    stock, share = case.stock, case.stock.revalidators()
+    rates = {reason: stock.rate(f"rev_{reason}") for reason in REASONS}
+    reason = max(rates, key=lambda r: rates[r])
+    if share > HALF and rates[reason] >= 1 and reason in WHY:
+        yield {"share": share, "rate": rates[reason], "why": WHY[reason],
+               "who": changes(case) if reason == "reconfigure" else ""}
+
+
+def reconfigured(case: Case) -> Numbers:
+    stock = case.stock
+    rate, share = stock.rate("bridge_reconfigure"), stock.main()
+    if rate >= 2 and share > HALF:
+        yield {"share": share, "rate": rate, "who": changes(case)}
+
+
+def main_busy(case: Case) -> Numbers:
+    if case.stock.main() > HALF:
+        yield {"share": case.stock.main(), "what": doing(case)}
+
+
+def stalls(case: Case) -> Numbers:
+    n, ms = case.stock.count("long_poll_interval"), case.stock.longest_poll()
+    if n and case.stock.seconds and ms and "bridge" not in case.windows:
+        yield {"share": min(ms * n / 1e3 / case.stock.seconds, 1.0), "n": n,
+               "ms": ms, "what": doing(case)}
+
+
+def upcall_threads(case: Case) -> Numbers:
+    for name, share in case.stock.shares(r"(handler|revalidator)\d+").items():
+        if share > HALF:
+            flows = sum(dp["current"] for dp
+                        in case.stock.last.get("upcall/show", {}).values())
+            yield {"share": share, "name": name, "flows": flows,
+                   "rate": case.stock.rate("xlate_actions")}
+
+
+def overloaded(case: Case) -> Numbers:
+    threads = [pmd for pmd in case.stock.last.get(
+        "dpif-netdev/pmd-rxq-show", ()) if pmd.known]
+    for pmd in threads:
+        if pmd.busy < FULL or not pmd.queues:
+            continue
+        port, queue, share = max(pmd.queues, key=lambda q: q[2])
+        idle = min(threads, key=lambda other: other.busy)
+        yield {"share": min(pmd.busy, 1.0), "core": pmd.core, "port": port,
+               "queue": queue, "usage": share, "other": (
+                   f"; the one of core {idle.core} is {idle.busy:.0%} busy"
+                   if idle.busy < HALF else "")}
+
+
+def missed(case: Case) -> Numbers:
+    for rows in case.stock.rows("Interface").values():
+        old, new = ((row.get("statistics") or {}) for row in
+                    (rows[0], rows[-1]))
+        n, packets = (new.get(name, 0) - (old.get(name, 0) if rows[1:] else 0)
+                      for name in ("rx_missed_errors", "rx_packets"))
+        if n >= FEW and n > 0.001 * packets:
+            yield {"share": n / max(n + packets, 1), "n": n,
+                   "name": rows[-1]["name"]}
+
+
+def limited(case: Case) -> Numbers:
+    stock = case.stock
+    for name, dp in stock.last.get("upcall/show", {}).items():
+        hit = stock.rate("upcall_flow_limit_hit") * (stock.seconds or 60)
+        full = dp["current"] >= dp["limit"]
+        if (hit >= FEW or full) and not case.limit:
+            wanted = stock.config("flow-limit")
+            yield {"share": min(dp["current"] / max(dp["limit"], 1), 1.0),
+                   "name": name, "current": dp["current"],
+                   "limit": dp["limit"], "cause": (
+                       "as the database has it (other_config:flow-limit)"
+                       if wanted == str(dp["limit"]) else
+                       "as revalidation takes long: "
+                       f"{dp.get('dump_ms', 0):,} ms a round")}
+
+
+def kept(case: Case) -> Numbers:
+    stock = case.stock
+    for dp in stock.last.get("upcall/show", {}).values():
+        gone = 2500 * (dp["max"] - dp["current"])   # About, in bytes.
+        rules = stock.last.get("memory/show", {}).get("rules", 0)
+        if dp["max"] > 10 * dp["current"] + 10000 and gone > 0.3 * (
+                stock.resident - 1000 * rules) > 0:
+            yield {"share": 0.0, "mb": stock.resident / 1e6, "max": dp["max"],
+                   "current": dp["current"]}
+
+
+def slow(case: Case) -> Numbers:
+    rate = slow_paths(case.stock)
+    flows = sorted(case.stock.more.get("slow", ()), reverse=True)
+    if flows and rate > 100:
+        packets, port, reason = flows[0]
+        yield {"share": 0.5, "rate": rate, "port": port, "reason": reason,
+               "n": len(flows)}
+
+
+def packet_ins(case: Case) -> Numbers:
+    stock = case.stock
+    for rows in stock.rows("Controller").values():
+        n = {}
+        for name in "dropped", "queued", "bypassed":    # Queued has all.
+            first, last = (sum(int(v) for k, v in row.get("status", {}).items()
+                               if k.endswith(f"-{name}") and v.isdigit())
+                           for row in (rows[0], rows[-1]))
+            n[name] = max(last - first, 0) if rows[1:] else last
+        if n["dropped"] >= FEW:
+            limit = rows[-1].get("controller_rate_limit")
+            yield {"n": n["dropped"], "name": rows[-1].get("target", ""),
+                   "share": n["dropped"] / max(n["queued"] + n["bypassed"], 1),
+                   "limit": f" of {limit:,} a second"
+                            if isinstance(limit, int) else ""}
+
+
+def connections(case: Case) -> Numbers:
+    last = case.stock.last
+    limit = last.get("dpctl/ct-get-maxconns", 0)
+    n, full = last.get("dpctl/ct-get-nconns", 0), case.stock.rate(
+        "conntrack_full")
+    if limit > 0 and (full >= 1 or n >= FULL * limit):
+        yield {"share": min(n / limit, 1.0), "n": n, "limit": limit,
+               "lost": f"; {full:,.0f} packets a second find no room"
+                       if full >= 1 else ""}
+
+
+def flaps(case: Case) -> Numbers:
+    for rows in case.stock.rows("Interface").values():
+        first, last = (int((row.get("bfd_status") or {}).get("flap_count", 0))
+                       for row in (rows[0], rows[-1]))
+        if rows[1:] and last - first > 1:
+            yield {"name": rows[-1]["name"], "n": last - first, "share": 0.5,
+                   "why": rows[-1]["bfd_status"].get("diagnostic", "")}
+
+
+def lost_upcalls(case: Case) -> Numbers:
+    stock = case.stock
+    for name, dp in stock.last.get("dpctl/show", {}).items():
+        n, missed_ = ((dp.get(what, 0) - stock.first.get("dpctl/show", {}).get(
+            name, {}).get(what, 0)) if stock.seconds else 0
+            for what in ("lost", "missed"))
+        if n >= FEW and "upcall" not in case.windows:
+            yield {"name": name, "n": n, "share": n / max(n + missed_, 1)}
+
+
+def dropped(counter: str) -> Callable[[Case], Numbers]:
+    """Returns a condition: packets are dropped, for the reason that a coverage
+    counter has."""
+    def condition(case: Case) -> Numbers:
+        rate = case.stock.rate(counter)
+        if rate >= 1:
+            yield {"share": 1.0, "rate": rate, "who": WHERE.get(
+                counter, lambda stock: "")(case.stock)}
+    return condition
+
+
+STOCK_RULES = (
+    Rule("mac-table-full", "critical", "traffic is flooded, or revalidators "
+         "are busy, as a MAC table is too small",
+         "fdb/stats-show BRIDGE, fdb/show BRIDGE, coverage/show",
+         "Raise `other_config:mac-table-size` of the bridge (8,192 if not "
+         "set), or find who uses so many addresses: a scan, or a loop. Each "
+         "address that is evicted has flows translated again.", LINK,
+         "{name}: the MAC table ({max:,}) is full: {n:,} addresses were "
+         "evicted in {s:.0f} s{who}", evicted,
+         causes="flows-retranslated, threads-busy, main-busy"),
+    Rule("rules-grow", "critical", "memory and OpenFlow rules grow all the "
+         "time", "memory/show, coverage/show",
+         "No OpenFlow message adds them: look for a `learn` action without "
+         "`idle_timeout` or `hard_timeout`, or with too specific a match.",
+         LINK, "OpenFlow rules grow by {rate:,.0f} a second without a "
+         "message, to {n:,}{where}: a learn action adds them", grows,
+         causes="flows-retranslated, rules-change, threads-busy, main-busy"),
+    Rule("rules-change", "warning", "revalidators are busy, as OpenFlow rules "
+         "change", "coverage/show, upcall/show",
+         "Each change has all flows of the datapath translated again, and may "
+         "delete many. Have it change rules less often, or many at once (a "
+         "bundle); keep fewer flows (`other_config:max-idle`).", LINK,
+         "Flows are translated again {rate:,.0f} times a second, because "
+         "OpenFlow rules change ({n:,.0f} messages a second){who}: a "
+         "revalidator needs {share:.0%} of a CPU", flow_mods,
+         causes="threads-busy, main-busy, flow-limit-low, flow-limit-fell"),
+    Rule("config-changes", "warning", "the main thread is busy, as the "
+         "database changes", "coverage/show",
+         "Each change of bridges, ports or interfaces has all of them "
+         "configured again. Find the program, and have it write only what "
+         "differs.", LINK, "Bridges are configured again {rate:,.0f} times a "
+         "second, because the database changes{who}: the main thread needs "
+         "{share:.0%} of a CPU", reconfigured,
+         causes="main-busy, flows-retranslated, main-loop-stalled"),
+    Rule("flows-retranslated", "warning", "revalidators are busy, as "
+         "something changes again and again", "coverage/show, "
+         "fdb/stats-show BRIDGE, bond/show, lacp/show-stats",
+         "The counters `rev_*` of `coverage/show` say what changes.", LINK,
+         "Flows are translated again {rate:,.0f} times a second, because "
+         "{why}{who}: a revalidator needs {share:.0%} of a CPU", again,
+         causes="threads-busy, flow-limit-low, flow-limit-fell"),
+    Rule("main-busy", "warning", "the main thread is busy", "coverage/show",
+         "While it works, OpenFlow, ovs-appctl, the database and ports "
+         "without a PMD thread wait, even if no iteration is long.", LINK,
+         "The main thread needs {share:.0%} of a CPU{what}", main_busy),
+    Rule("main-stalls", "warning", "", "coverage/show",
+         "Meanwhile everything else waits for it. The log has the time, \"Un"
+         "reasonably long\".", LINK, "The main thread was busy for up to "
+         "{ms:,} ms in one go, {n} times{what}", stalls, causes="main-busy"),
+    Rule("threads-busy", "warning", "handlers or revalidators are busy",
+         "upcall/show, coverage/show",
+         "Handlers: who makes so many new flows? Revalidators: fewer flows "
+         "(`other_config:flow-limit`, `max-idle`), or fewer changes.", LINK,
+         "{name} needs {share:.0%} of a CPU: {flows:,} flows, {rate:,.0f} "
+         "translations a second", upcall_threads),
+    Rule("pmd-overloaded", "warning", "a PMD thread has no time left",
+         "dpif-netdev/pmd-rxq-show, dpif-netdev/pmd-perf-show, "
+         "dpif-netdev/pmd-rxq-rebalance",
+         "Let another PMD thread have some of its queues (`dpif-netdev/"
+         "pmd-rxq-rebalance`, `other_config:pmd-auto-lb`), use more queues "
+         "(`options:n_rxq`), or more CPUs (`other_config:pmd-cpu-mask`).",
+         LINK, "The PMD thread of core {core} is {share:.0%} busy, "
+         "{usage:.0%} with queue {queue} of port {port}{other}", overloaded,
+         causes="rx-missed"),
+    Rule("rx-missed", "warning", "packets are lost before Open vSwitch "
+         "receives them", "dpif-netdev/pmd-rxq-show",
+         "The device had no room: a PMD thread is too slow, or stopped for a "
+         "moment. Raise `options:n_rxq_desc` against bursts.", LINK,
+         "Port {name} has lost {n:,} packets ({share:.1%}) before they were "
+         "received", missed),
+    Rule("upcalls-lost-kernel", "critical", "", "dpctl/show",
+         "A handler did not read in time. " + "Look for a busy or starved "
+         "handler, and for a scan.", LINK,
+         "{name} has lost {n:,} upcalls ({share:.1%}), with their packets",
+         lost_upcalls),
+    Rule("flow-limit-low", "critical", "", "upcall/show, coverage/show",
+         "There is no room for some flows; each of their packets is an "
+         "upcall. Raise `other_config:flow-limit`, or find who makes so many.",
+         LINK, "{name}: {current:,} flows are at the limit, {limit:,}, "
+         "{cause}", limited),
+    Rule("slow-path", "warning", "packets take the slow path",
+         "dpctl/dump-flows, coverage/show",
+         "Each packet of such a flow is an upcall. `controller`: a rule sends "
+         "packets to a controller; `action`: the datapath lacks an action of "
+         "the rule. `ofproto/trace` shows the rule.", LINK,
+         "{rate:,.0f} packets a second take the slow path, most from port "
+         "{port} (reason: {reason}; flows: {n})", slow,
+         causes="main-busy, threads-busy"),
+    Rule("packet-ins-dropped", "warning", "a controller does not get all "
+         "packets", "coverage/show",
+         "Raise `controller_rate_limit` of the table Controller, or send it "
+         "fewer packets.", LINK,
+         "{n:,} packets for the controller {name} ({share:.0%}) were dropped: "
+         "they exceed its limit{limit}", packet_ins),
+    Rule("conntrack-full", "critical", "connections fail, as connection "
+         "tracking is full", "dpctl/ct-get-maxconns, dpctl/ct-get-nconns, "
+         "dpctl/ct-stats-show",
+         "Raise it (`dpctl/ct-set-maxconns`), use shorter timeouts, or find "
+         "who opens so many.", LINK, "Connection tracking is full: {n:,} of "
+         "{limit:,} connections{lost}", connections),
+    Rule("bfd-flaps", "warning", "", "bfd/show",
+         "Packets are lost on the way, or one side is too late: see whether a "
+         "thread is starved or stalled, and raise `bfd:min_rx`.", LINK,
+         "BFD of {name} has changed its state {n} times ({why})", flaps),
+    Rule("memory-kept", "hint", "memory stays high after many flows",
+         "memory/show, upcall/show",
+         "The allocator keeps what flows needed, for others. It matters only "
+         "where memory is short, or limited (cgroup).", LINK,
+         "{mb:,.0f} MB are in memory, most of it kept since there were "
+         "{max:,} flows; now {current:,}", kept),
+    *(Rule(counter.replace("_", "-"), "critical", symptom,
+           "coverage/show, " + commands, advice, LINK,
+           f"{{rate:,.0f}} packets a second are dropped: {what}{{who}}",
+           dropped(counter), causes="main-busy, threads-busy, slow-path")
+      for counter, symptom, what, commands, advice in (
+        ("drop_action_too_many_resubmit", "broadcasts do not arrive: too many "
+         "resubmits", "they need more than 4,096 resubmits", "ofproto/trace",
+         "No port gets such a packet, ARP of all ports for instance. Have one "
+         "table for all ports, or groups, in place of a chain for each."),
+        ("drop_action_recursion_too_deep", "", "their resubmits are nested "
+         "too deeply (64): tables or patch ports may be a loop",
+         "ofproto/trace", "`ofproto/trace` of the packet shows the loop."),
+        ("drop_action_tunnel_neigh_cache_miss", "a tunnel carries nothing: no "
+         "ARP answer", "the next hop of a tunnel has no MAC address",
+         "tnl/neigh/show, ovs/route/show",
+         "It does not answer ARP (or neighbour discovery), or the answer does "
+         "not pass the bridge. `tcpdump` there shows it."),
+        ("drop_action_tunnel_routing_failed", "", "there is no route to the "
+         "end of a tunnel", "ovs/route/show, ovs/route/lookup",
+         "Add a route, or an address for the bridge that has the port."),
+        ("drop_action_recirculation_conflict", "", "actions conflict with "
+         "recirculation", "ofproto/trace", "See the log."),
+        ("datapath_drop_meter", "a meter drops packets", "a meter limits them",
+         "dpctl/show", "`ovs-ofctl -O OpenFlow13 meter-stats BRIDGE` counts "
+         "them, `dump-meters` has limits; `dump-flows` who uses which."),
+        ("datapath_drop_upcall_error", "", "their upcalls fail, in the "
+         "userspace datapath", "upcall/show", "See the log."),
+        ("datapath_drop_lock_error", "", "upcalls are locked out: bridges or "
+         "ports change", "dpctl/show", "Find what changes them all the time."),
+        ("datapath_drop_invalid_port", "", "the port to send them to is gone",
+         "dpctl/show", "Something deletes ports while flows use them."),
+        ("datapath_drop_rx_invalid_packet", "", "they are malformed",
+         "dpctl/show", "See who sends them: `ovs-tcpdump`."),
+        ("conntrack_zone_full", "", "a zone of connection tracking is full",
+         "dpctl/ct-get-limits", "Raise the limit (`dpctl/ct-set-limits`)."),
+        ("packet_in_overflow", "", "too many wait for a controller",
+         "ofproto/list", "The main thread, or the controller, is too slow."),
+      )),
+)

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Open vSwitch's own commands print, in numbers.
+
+Each function has the text of one command, of any version from 2.17 on.  A line
+that none of its patterns matches is added to 'unknown', and nothing is taken
+from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any, Dict, Iterator, List, Match, NamedTuple, Tuple
+
+Unknown = List[str]
+
+
+def scan(text: str, patterns: Dict[str, str], unknown: Unknown
+         ) -> Iterator[Tuple[str, Match[str]]]:
+    """Yields, for each line, the name of the first pattern that matches all of
+    it, and the match.  Empty lines are left out."""
+    compiled = [(name, re.compile(p)) for name, p in patterns.items()]
+    for line in text.split("\n"):
+        if not line.strip():
+            continue
+        for name, pattern in compiled:
+            match = pattern.fullmatch(line.rstrip("\r"))
+            if match:
+                yield name, match
+                break
+        else:
+            unknown.append(line)
+
+
+class Count(NamedTuple):
+    """A counter of coverage/show."""
+
+    total: int
+    recent: float               # A second, in the last 5 s.
+    minute: float               # The same in the last minute.
+
+
+def coverage(text: str, unknown: Unknown) -> Dict[str, Count]:
+    rate = r"\s+([\d.]+)/sec"
+    return {m[1]: Count(int(m[5]), float(m[2]), float(m[3]))
+            for name, m in scan(text, {
+                "counter": r"(\w+)" + 3 * rate + r"\s+total: (\d+)",
+                "": r"Event coverage, .*|\d+ events never hit"}, unknown)
+            if name}
+
+
+def upcalls(text: str, unknown: Unknown) -> Dict[str, Dict[str, int]]:
+    """Returns flows, limit and the like of each datapath of upcall/show."""
+    found: Dict[str, Dict[str, int]] = {}
+    dp: Dict[str, int] = {}
+    for name, m in scan(text, {
+            "datapath": r"(\S+@\S.*):",
+            "flows": r"\s+flows\s*: \(current (\d+)\) \(avg (\d+)\) "
+                     r"\(max (\d+)\) \(limit (\d+)\)",
+            "dump": r"\s+dump duration : (-?\d+)ms",
+            "keys": r"\s+\d+: \(keys (\d+)\)",
+            "": r"\s+(offloaded flows|ufid enabled) ?: .*"}, unknown):
+        if name == "datapath":
+            dp = found[m[1]] = {"keys": 0}
+        elif name == "flows":
+            dp.update(current=int(m[1]), avg=int(m[2]), max=int(m[3]),
+                      limit=int(m[4]))
+        elif name == "dump":
+            dp["dump_ms"] = int(m[1])
+        elif name == "keys":
+            dp["keys"] = dp.get("keys", 0) + int(m[1])
+    return {name: dp for name, dp in found.items() if "limit" in dp}
+
+
+def fdb_stats(text: str, unknown: Unknown) -> Dict[str, int]:
+    """Returns numbers of the MAC table of one bridge."""
+    found: Dict[str, int] = {}
+    for name, m in scan(text, {
+            "table": r"\s+Current/maximum MAC entries in the table: "
+                     r"(\d+)/(\d+)",
+            "total": r"\s+Total number of (\w+)(?: \w+)* MAC entries\s*: "
+                     r"(\d+)",
+            "": r"Statistics for bridge \".*\":|"
+                r"\s+Current static MAC entries in the table\s*: \d+"},
+            unknown):
+        if name == "table":
+            found.update(entries=int(m[1]), max=int(m[2]))
+        elif name == "total":
+            found[{"port": "moved"}.get(m[1], m[1])] = int(m[2])
+    return found
+
+
+def fdb_ports(reply: Any, unknown: Unknown) -> Dict[str, int]:
+    """Returns how many MACs of a bridge each port has, by its OpenFlow
+    number.  Newer versions have JSON."""
+    if isinstance(reply, dict):
+        return Counter(str(entry.get("port")) for entries in reply.values()
+                       for entry in entries)
+    return Counter(m[1] for name, m in scan(reply or "", {
+        "entry": r"\s*(\S+)\s+\d+\s+(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\s+"
+                 r"(?:\d+|static|\?)",
+        "": r"\s*[Pp]ort\s+VLAN\s+MAC\s+Age"}, unknown) if name)
+
+
+def memory(text: str, unknown: Unknown) -> Dict[str, int]:
+    pair = r"([^:]+):(\d+)"
+    return {name.strip(): int(n)
+            for _, line in scan(text, {"": rf"{pair}(?: {pair})*"}, unknown)
+            for name, n in re.findall(pair, line[0])}
+
+
+def datapaths(text: str, unknown: Unknown) -> Dict[str, Dict[str, int]]:
+    """Returns the packets of each datapath of dpctl/show."""
+    found: Dict[str, Dict[str, int]] = {}
+    dp: Dict[str, int] = {}
+    for name, m in scan(text, {
+            "datapath": r"(\S+@\S.*):",
+            "lookups": r"  lookups: hit:(\d+) missed:(\d+) lost:(\d+)",
+            "flows": r"  flows: (\d+)",
+            "": r"  (masks|cache|caches|port \d+):.*|    .*"}, unknown):
+        if name == "datapath":
+            dp = found[m[1]] = {}
+        elif name == "lookups":
+            dp.update(hit=int(m[1]), missed=int(m[2]), lost=int(m[3]))
+        elif name == "flows":
+            dp["flows"] = int(m[1])
+    return found
+
+
+class Pmd(NamedTuple):
+    """A PMD thread of dpif-netdev/pmd-rxq-show."""
+
+    core: int
+    isolated: bool
+    queues: List[Tuple[str, int, float]]    # Port, number, share of the CPU.
+    overhead: float
+    known: bool                 # The shares are known.
+
+    @property
+    def busy(self) -> float:
+        return sum(q[2] for q in self.queues) + self.overhead
+
+
+def pmds(text: str, unknown: Unknown) -> List[Pmd]:
+    usage = r"(?:(\d+) ?%|NOT AVAIL)"
+    found: List[Pmd] = []
+    for name, m in scan(text, {
+            "pmd": r"pmd thread numa_id -?\d+ core_id (\d+):",
+            "isolated": r"\s+isolated : (true|false)",
+            "queue": r"\s+port: (.*?)\s+queue-id:\s*(\d+)\s*"
+                     rf"(?:\(\w+\))?\s*pmd usage:\s*{usage}",
+            "overhead": rf"\s+overhead:\s*{usage}",
+            "": r"Displaying last \d+ seconds pmd usage %"}, unknown):
+        if name == "pmd":
+            found.append(Pmd(int(m[1]), False, [], 0.0, True))
+        elif name and not found:
+            unknown.append(m[0])
+        elif name == "isolated":
+            found[-1] = found[-1]._replace(isolated=m[1] == "true")
+        elif name == "queue":
+            found[-1].queues.append((m[1], int(m[2]), int(m[3] or 0) / 100))
+            if m[3] is None:
+                found[-1] = found[-1]._replace(known=False)
+        elif name == "overhead":
+            found[-1] = found[-1]._replace(overhead=int(m[1] or 0) / 100)
+    return found
+
+
+def bonds(text: str, unknown: Unknown) -> Dict[str, Dict[str, bool]]:
+    """Returns, of each bond, whether each member is enabled."""
+    found: Dict[str, Dict[str, bool]] = {}
+    members: Dict[str, bool] = {}
+    for name, m in scan(text, {
+            "bond": r"---- (.*) ----",
+            "member": r"(?:member|slave) (.*): (enabled|disabled)",
+            "": r"\s+hash \d+: \d+ kB load|[\w /_-]+: ?.*|\s+[\w/ ]+"},
+            unknown):
+        if name == "bond":
+            members = found[m[1]] = {}
+        elif name == "member":
+            members[m[1]] = m[2] == "enabled"
+    return found
+
+
+def bfd(text: str, unknown: Unknown) -> Dict[str, Dict[str, str]]:
+    """Returns the fields of each BFD session."""
+    found: Dict[str, Dict[str, str]] = {}
+    fields: Dict[str, str] = {}
+    for name, m in scan(text, {
+            "session": r"---- (.*) ----",
+            "field": r"\s+([A-Z][\w ]+): ?(.*)"}, unknown):
+        if name == "session":
+            fields = found[m[1]] = {}
+        else:
+            fields[m[1]] = m[2]
+    return found
+
+
+def neighbours(text: str, unknown: Unknown) -> List[str]:
+    """Returns the addresses of tnl/neigh/show whose MACs are known."""
+    mac = r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}"
+    return [m[1] for name, m in scan(text, {
+        "known": rf"(\S+)\s+{mac}\s+\S.*?(?: STALE)?",
+        "": r"IP\s+MAC\s+Bridge|=+|\S+\s+\S.* INCOMPLETE(?: STALE)?"},
+        unknown) if name]
+
+
+def next_hop(text: str) -> str:
+    """Returns the gateway of ovs/route/lookup, or ""."""
+    match = re.search(r"^gateway (\S+)$", text, re.MULTILINE)
+    return match[1] if match and match[1] not in ("::", "0.0.0.0") else ""
+
+
+def number(text: str, unknown: Unknown) -> int:
+    """Returns a number that is all of the text, or -1."""
+    if re.fullmatch(r"\d+", text.strip()):
+        return int(text)
+    unknown.append(text.strip().split("\n")[0])
+    return -1
+
+
+def slow_flows(text: str) -> List[Tuple[int, str, str]]:
+    """Returns packets, port and reason of the flows of dpctl/dump-flows that
+    take the slow path."""
+    return [(int(m[2]), m[1], m[3]) for m in re.finditer(
+        r"in_port\(([^)]*)\).*packets:(\d+),.*slow_path\((\w+)", text)]
+
+
+def tables(text: str) -> Dict[str, int]:
+    """Returns how many rules each table has, of ovs-ofctl dump-tables."""
+    return {m[1]: int(m[2]) for m in re.finditer(
+        r"^\s*table (\d+)[^:\n]*:\s*active=(\d+)", text, re.MULTILINE)}
+
+
+def meters(text: str) -> Dict[str, int]:
+    """Returns how many packets each meter has dropped, of ovs-ofctl
+    meter-stats."""
+    found: Dict[str, int] = {}
+    for m in re.finditer(r"meter[:=](\w+)|^\s*\d+:\s*packet_count:(\d+)", text,
+                         re.MULTILINE):
+        if m[1]:
+            meter = m[1]
+            found[meter] = 0
+        elif found:
+            found[meter] += int(m[2])
+    return found
+
+
+def problems(text: str) -> List[Dict[str, Any]]:
+    """Returns what a log has about packets that could not be translated."""
+    found = []
+    for line in text.split("\n"):
+        fields = line.split("|", 4)
+        if len(fields) == 5 and fields[2].startswith("ofproto_dpif_xlate"):
+            m = re.match(r"(?P<what>.*) on bridge (?P<bridge>.*) while "
+                         r"processing (?P<flow>.*)", fields[4])
+            if m:
+                found.append(m.groupdict())
+    return found
