@@ -127,7 +127,16 @@ def top_rows(first: int, second: int, third: int, interval: int = 16
 def top_of(what: str) -> Callable[[Any, Any], None]:
     def change(switch: Any, _: Any) -> None:
         switch.tops[what] = top_rows(14000, 50500, 700)
+        press(switch)
     return change
+
+
+def press(switch: Any) -> None:
+    """Has upcalls take 60% of the time."""
+    stage = switch.account("upcall", "upcall", "netdev@ovs-netdev",
+                           "netdev@ovs-netdev").total.stages["total"]
+    for _ in range(600):
+        stage.add(10 ** 7)
 
 
 def lock(switch: Any, _: Any) -> None:
@@ -298,8 +307,10 @@ class TestDoctor(base.InTemporary):         # type: ignore
             self.assertEqual(doctor.run(self.after(change), [], True), 1)
         reply = json.loads(out.getvalue())
         self.assertEqual([f["rule"] for f in reply["findings"]], [
-            "flows-refused", "starved", "port-makes-upcalls"])
-        self.assertEqual(reply["findings"][2]["numbers"]["name"], "p1")
+            "starved", "port-makes-upcalls", "flows-refused"])
+        self.assertEqual([f["because"] for f in reply["findings"]], [
+            "", "", "port-makes-upcalls"])
+        self.assertEqual(reply["findings"][1]["numbers"]["name"], "p1")
 
     def test_recordings(self) -> None:
         """A recording of several hosts; which of them it is of."""
@@ -334,6 +345,7 @@ class TestDoctor(base.InTemporary):         # type: ignore
         # Of a window, all that a reply has counts.
         switch.well = True
         switch.tops = {"upcall port": top_rows(9000, 500, 500)}
+        press(switch)
         self.assertEqual(self.run_main(*live), (0, "", no_database))
         server.commands.clear()
         status, out, _ = self.run_main(*live, "--last", "5m")
@@ -374,6 +386,7 @@ class TestDoctor(base.InTemporary):         # type: ignore
         for interval, error, names in (
                 (16, 0, []), (1, 0, ["port-makes-upcalls"]), (1, 300, [])):
             def change(switch: Any, got: Any) -> None:
+                press(switch)
                 switch.tops["upcall port"] = top_rows(
                     5700, 50240, 210, interval)
                 switch.tops["upcall port"][0]["error"] = error

@@ -6,12 +6,12 @@ import os
 import sys
 
 if not __package__:
-    # Another "ovs" may be installed, which has no "cost".
+    # Another "ovs" may be installed, with another "cost" or none.
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[0] = os.path.dirname(os.path.dirname(here))
-    import ovs
+    import ovs                                  # noqa: E402
     if os.path.dirname(here) not in list(ovs.__path__):
-        ovs.__path__.append(os.path.dirname(here))
+        ovs.__path__.insert(0, os.path.dirname(here))
 
 from ovs.cost import main                       # noqa: E402
 

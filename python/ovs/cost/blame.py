@@ -102,8 +102,8 @@ class Work(NamedTuple):
 
 
 WORK = (
-    Work("bridge_reconfigure", 2,
-         "configuring bridges again {rate:,.0f} times a second"),
+    Work("bridge_reconfigure", 0.4,
+         "configuring bridges again {rate:,.1f} times a second"),
     Work("route_table_dump", 0.5, "reading all routes {rate:,.0f} times a "
          "second: routes or addresses change"),
     Work("ofproto_recv_openflow", 20,
@@ -126,7 +126,7 @@ def doing(case: Case) -> str:
                  if rate >= work.least), "")
     loop, _ = case.main_loop()
     stages = {name: d.sum for name, d in loop.parts()}
-    if stages:                          # The patched one knows.
+    if stages and not what:             # The patched one knows.
         stage = max(stages, key=lambda s: stages[s])
-        return f"{what}, mostly with {DOING.get(stage, stage)}"
+        return f", mostly with {DOING.get(stage, stage)}"
     return what or ", for a reason that is not known"

@@ -38,6 +38,24 @@ class Case(NamedTuple):
             return account.total, self.windows["bridge"].seconds * 1e9
         return Body("iteration"), 0.0
 
+    def pressed(self) -> bool:
+        """Returns true if upcalls do harm: they are lost, find no room for
+        their flows, or need more than half of a thread's time."""
+        for account in self.accounts("upcall"):
+            body = account.total
+            bad = sum(n for group, reason, n in (
+                (group, reason, n) for group, reasons in body.counters.items()
+                for reason, n in reasons.items())
+                if group == "lost" or reason == "flow-limit")
+            if bad > body.events / 1000 or (
+                    body.stages["total"].sum
+                    > 0.5e9 * self.windows["upcall"].seconds):
+                return True
+        return any(share > 0.5 for share in self.stock.shares(
+            r"handler\d+").values()) or any(
+                delay > 0.5 for _, delay, name, _ in self.delays()
+                if name.startswith("handler"))
+
     def delays(self) -> Iterator[Tuple[bool, float, str, float]]:
         """Yields whether a thread is a PMD thread, its share of time without
         a CPU, its name, and the same share of the time that it wants one."""
@@ -71,7 +89,7 @@ class Rule(NamedTuple):
     link: Tuple[str, str]       # Topic of the documentation, and section.
     sentence: str = ""
     condition: Optional[Callable[[Case], Numbers]] = None
-    causes: str = ""            # Rules that follow from this one, "*": all.
+    causes: str = ""            # Rules that are true because of this one.
 
 
 def above(stage: Distribution, ns: float) -> Tuple[int, float]:

@@ -35,7 +35,8 @@ def diagnose(case: Case) -> Iterator[Dict[str, Any]]:
                    "sentence": text.printable(rule.sentence.format(**numbers)),
                    "numbers": numbers, "advice": advice,
                    "commands": [f"ovs-appctl {command}" for command
-                                in rule.commands.split(", ")],
+                                in rule.commands.split(", ")
+                                if case.windows or "cost" not in command],
                    "more": "topics/{}, \"{}\"".format(*rule.link)}
 
 
@@ -154,6 +155,8 @@ def ask(watches: Sequence[Watch], pollers: Sequence[Poller],
             for line in poller.round(False, *(["-last", last] * bool(last))):
                 if "reply" in line:
                     recording.add(f"/{poller.target.name}", line["reply"])
+            if "is not a valid command" in poller.failed:
+                poller.failed = ""          # It has no accounting.
 
 
 def render(found: List[Dict[str, Any]], many: bool) -> Iterator[str]:
@@ -167,8 +170,8 @@ def render(found: List[Dict[str, Any]], many: bool) -> Iterator[str]:
             continue
         yield f"{where}{finding['sentence']}."
         for line in (finding["advice"].replace("`", ""),
-                     "See: " + "; ".join(finding["commands"]),
-                     f"More: {finding['more']}"):
+                     "See: " + "; ".join(finding["commands"]) if
+                     finding["commands"] else "", f"More: {finding['more']}"):
             for part in textwrap.wrap(line, 71, break_on_hyphens=False):
                 yield f"    {part}"
 

@@ -145,12 +145,13 @@ def slow_statistics(case: Case) -> Numbers:
 
 
 def most_upcalls(what: str) -> Callable[[Case], Numbers]:
-    """Returns a condition: one of several ports, or rules, makes most, however
-    far the samples are off."""
+    """Returns a condition: upcalls do harm, and one port, or rule, makes most,
+    however far the samples are off."""
     def condition(case: Case) -> Numbers:
         rows = case.tops.get(f"upcall {what}", [])
-        for row in rows if len(rows) > 2 else ():
-            if row["least"] > MOST and row["events"] >= FEW:
+        for row in rows if case.pressed() else ():
+            if row["least"] > MOST and row["events"] >= FEW and (
+                    " table=254 " not in row["name"]):      # It is internal.
                 yield {"name": row["name"], "share": row["share"],
                        "n": row["events"], "error": row["sampling_error"],
                        "others": len(rows) - 1}
@@ -275,7 +276,8 @@ RULES = (
          "(`other_config:pmd-cpu-mask`).",
          ("cost-threads", "How much of a CPU each thread gets"),
          "{name} is starved: for {share:.0%} of the time it could run, but "
-         "had no CPU{others}", starved),
+         "had no CPU{others}", starved, causes="rx-missed, "
+         "main-stalls, main-loop-stalled, flow-limit-low, flow-limit-fell"),
     Rule("main-loop-stalled", "warning", "the main thread stalls",
          "bridge/cost-show -last 15m, bridge/cost-top message -last 15m, "
          "bridge/cost-slowest -last 15m",
@@ -285,14 +287,15 @@ RULES = (
          "`configure`, `idl` (a large change of the database), ...",
          ("bridge-cost", "The main loop"),
          "The main thread is stalled by {what}: {share:.0%} of the time in "
-         "{n:,} iterations of its loop, of {ms:,.0f} ms", stalled),
+         "{n:,} iterations of its loop, of {ms:,.0f} ms", stalled,
+         causes="main-busy, main-stalls"),
     Rule("statistics-slow", "warning", "statistics are late",
          "bridge/cost-show interfaces, netlink/cost-show",
          "See which type of interfaces, and which Netlink calls, take the "
          "time (`bridge/cost-slowest 5 interfaces` has names). Raise `other_"
          "config:stats-update-interval`.", ("bridge-cost", "Interfaces"),
          "Reading statistics takes the main thread {s:,.1f} s of each "
-         "{every:,.1f} s", slow_statistics),
+         "{every:,.1f} s", slow_statistics, causes="main-busy, main-stalls"),
     Rule("port-makes-upcalls", "warning", "new connections are slow, one port "
          "makes many", "upcall/cost-top port -last 15m",
          "Look at what the port sends: a scan, or a flood of short "
@@ -300,7 +303,8 @@ RULES = (
          ("upcall-cost", "What to look for"),
          "Port {name} makes most upcalls: {share:.0%} ({n:,} +/- "
          "{error:,.0f}), {others} other ports the rest",
-         most_upcalls("port")),
+         most_upcalls("port"), causes="flows-refused, upcall-overrun, "
+         "main-loop-stalled, main-busy, main-stalls, threads-busy"),
     Rule("rule-makes-upcalls", "warning", "new connections are slow, one rule "
          "makes many", "upcall/cost-top rule -last 15m",
          "Megaflows are narrow if the rule, or one of a table before it, "
@@ -309,7 +313,8 @@ RULES = (
          ("upcall-cost", "What to look for"),
          "Rule {name} makes most upcalls: {share:.0%} ({n:,} +/- "
          "{error:,.0f}), {others} other rules the rest",
-         most_upcalls("rule")),
+         most_upcalls("rule"), causes="main-loop-stalled, main-busy, "
+         "main-stalls, threads-busy"),
     Rule("revalidators-wait", "warning", "revalidation is slow, but uses no "
          "CPU", "revalidator/cost-show",
          "Only one thread at a time can read the datapath's flows. More "

@@ -273,6 +273,8 @@ class Watch:
             return
         stock.since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         self._start = time.monotonic()
+        if not stock.tables:
+            self._bridges = self._list_bridges()
         self._ask(stock.first, FIRST)
         self._show_datapaths(stock.first)
         if not self.failed:
@@ -281,6 +283,14 @@ class Watch:
         stock.threads.append(processes.threads(pid))
         stock.clients = processes.Clients(self._directory, pid)
         stock.samples.append(stock.first.get("memory/show", {}))
+
+    def _list_bridges(self) -> List[str]:
+        """Returns the bridges as the switch has them, without a database."""
+        with contextlib.suppress(TargetError, CommandError):
+            for reply in map(plain, self.target.ask([["ofproto/list"]])):
+                if isinstance(reply, str):
+                    return reply.split("\n")[:-1][:MAX_BRIDGES]
+        return []
 
     def _pid(self) -> int:
         """Returns the process that the name of the socket has, if that is

@@ -66,7 +66,7 @@ def again(case: Case) -> Numbers:
 def reconfigured(case: Case) -> Numbers:
     stock = case.stock
     rate, share = stock.rate("bridge_reconfigure"), stock.main()
-    if rate >= 2 and share > HALF:
+    if share > HALF and rate >= (0.2 if changes(case) else 2):
         yield {"share": share, "rate": rate, "who": changes(case)}
 
 
@@ -240,10 +240,11 @@ STOCK_RULES = (
          "database changes", "coverage/show",
          "Each change of bridges, ports or interfaces has all of them "
          "configured again. Find the program, and have it write only what "
-         "differs.", LINK, "Bridges are configured again {rate:,.0f} times a "
+         "differs.", LINK, "Bridges are configured again {rate:,.1f} times a "
          "second, because the database changes{who}: the main thread needs "
          "{share:.0%} of a CPU", reconfigured,
-         causes="main-busy, flows-retranslated, main-loop-stalled"),
+         causes="main-busy, main-stalls, main-loop-stalled, "
+                "flows-retranslated"),
     Rule("flows-retranslated", "warning", "revalidators are busy, as "
          "something changes again and again", "coverage/show, "
          "fdb/stats-show BRIDGE, bond/show, lacp/show-stats",
@@ -258,7 +259,7 @@ STOCK_RULES = (
     Rule("main-stalls", "warning", "", "coverage/show",
          "Meanwhile everything else waits for it. The log has the time, \"Un"
          "reasonably long\".", LINK, "The main thread was busy for up to "
-         "{ms:,} ms in one go, {n} times{what}", stalls, causes="main-busy"),
+         "{ms:,} ms in one go ({n} times over 1 s){what}", stalls, causes="main-busy"),
     Rule("threads-busy", "warning", "handlers or revalidators are busy",
          "upcall/show, coverage/show",
          "Handlers: who makes so many new flows? Revalidators: fewer flows "

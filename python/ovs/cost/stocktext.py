@@ -90,7 +90,7 @@ def fdb_stats(text: str, unknown: Unknown) -> Dict[str, int]:
     return found
 
 
-def fdb_ports(reply: Any, unknown: Unknown) -> Dict[str, int]:
+def fdb_ports(reply: Any, unknown: Unknown) -> Counter:
     """Returns how many MACs of a bridge each port has, by its OpenFlow
     number.  Newer versions have JSON."""
     if isinstance(reply, dict):

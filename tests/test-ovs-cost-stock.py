@@ -1,0 +1,584 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Unit tests of ovs-cost doctor without accounting.  What switches of several
+versions have printed is in test-ovs-cost-stock.json."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
+
+from ovs.cost import archive, doctor, processes, stock, stocktext
+from ovs.cost.database import Database
+from ovs.cost.recording import Recording
+from ovs.cost.stock import Stock, Watch
+from ovs.cost.stockrules import STOCK_RULES
+from ovs.cost.stocktext import Count, Pmd
+from ovs.cost.target import CommandError, Target
+
+HERE = Path(__file__).resolve().parent
+RECORDED: Dict[str, Dict[str, str]] = json.loads(
+    (HERE / "test-ovs-cost-stock.json").read_text())
+DATAPATH = "netdev@ovs-netdev"
+
+
+def healthy() -> Stock:
+    """Returns a switch that is well, after ten seconds."""
+    found = Stock()
+    found.seconds, found.resident = 10.0, 30000000
+    for reading in found.first, found.last:
+        for command, text in RECORDED["4.0.0"].items():
+            found.add(reading, command, text)
+    names = "ovs-vswitchd", "revalidator4", "handler5", "pmd-c01/id:6"
+    found.threads = [{"pid": 1, "now_us": us, "threads": [
+        {"tid": i, "name": name, "cpu_ns": us * 1000 * (
+            name.startswith("pmd") or 0.1), "run_delay_ns": us * 10}
+        for i, name in enumerate(names, 1)]} for us in (0, 10 ** 7)]
+    found.samples = [found.last["memory/show"]] * 3
+    return found
+
+
+def count(found: Stock, **counters: float) -> None:
+    """Has counters of coverage/show grow by so much a second."""
+    for name, rate in counters.items():
+        before = found.first["coverage/show"].get(name, Count(0, 0, 0)).total
+        found.last["coverage/show"][name] = Count(
+            int(before + rate * found.seconds), rate, rate)
+
+
+def busy(found: Stock, name: str, share: float = 0.9) -> None:
+    for thread in found.threads[-1]["threads"]:
+        if thread["name"].startswith(name):
+            thread["cpu_ns"], thread["run_delay_ns"] = share * 1e10, 0
+
+
+def interface(found: Stock, first: Dict[str, Any],
+              last: Dict[str, Any]) -> None:
+    found.tables = [{"Interface": [{"name": "p1", **columns}]}
+                    for columns in (first, last)]
+
+
+def speak(found: Stock, sock: str, label: str) -> None:
+    found.clients = processes.Clients("/", 0)
+    found.clients.seen = {sock: {label: [40, 10]}}
+
+
+def macs(found: Stock) -> None:
+    count(found, rev_mac_learning=40, mac_learning_evicted=400)
+    busy(found, "revalidator")
+    bridge = 'fdb/stats-show br"0'
+    found.last[bridge] = dict(found.last[bridge], evicted=4000, max=1000,
+                              entries=1000)
+    found.more['fdb/show br"0'] = {"7": 900, "1": 100}
+    found.tables = [{"Interface": [{"name": "p1", "ofport": 7}]}]
+
+
+def learn(found: Stock) -> None:
+    found.samples = [{"rules": 100 + 5000 * i} for i in range(3)]
+    found.more["dump-tables br0"] = {"0": 100, "10": 10000}
+
+
+def flow_mods(found: Stock) -> None:
+    busy(found, "revalidator")
+    count(found, rev_flow_table=50, ofproto_recv_openflow=100)
+    speak(found, "br0.mgmt", "python3 churn.py (pid 812)")
+
+
+def config(found: Stock) -> None:
+    busy(found, "ovs-vswitchd")
+    count(found, bridge_reconfigure=40)
+    speak(found, "db.sock", "ovs-vsctl, run by sh x.sh (pid 9)")
+    found.changes = {("Interface", "p17", "other_config"): 2000,
+                     ("Port", "p1", "tag"): 3}
+
+
+def meter(found: Stock) -> None:
+    count(found, datapath_drop_meter=990)
+    found.more["meters"] = {"br0 meter 7": 9900, "br0 meter 8": 0}
+
+
+def resubmits(found: Stock) -> None:
+    count(found, drop_action_too_many_resubmit=40)
+    found.log = ("2026-01-01T00:00:00.000Z|00123|ofproto_dpif_xlate(handler1)"
+                 "|WARN|over 4096 resubmit actions on bridge br0 while "
+                 "processing arp,in_port=1")
+
+
+def neighbour(found: Stock) -> None:
+    count(found, drop_action_tunnel_neigh_cache_miss=100)
+    found.more["silent"] = [("10.1.1.9", "10.9.0.7")]
+
+
+def dropped(counter: str) -> Callable[[Stock], None]:
+    return lambda found: count(found, **{counter: 10})
+
+
+def change(command: str, **numbers: int) -> Callable[[Stock], None]:
+    def make(found: Stock) -> None:
+        found.last[command] = {DATAPATH: dict(found.last[command][DATAPATH],
+                                              **numbers)}
+    return make
+
+
+def slow(found: Stock) -> None:
+    count(found, xlate_actions=2000)
+    found.more["slow"] = [(20000, "p3", "controller"), (5, "p1", "action")]
+
+
+def controller(found: Stock) -> None:
+    found.tables = [{"Controller": [{
+        "target": "tcp:192.0.2.1", "controller_rate_limit": 100,
+        "status": status}]} for status in ({"packet-in-miss-dropped": "5"}, {
+            "packet-in-miss-dropped": "905", "packet-in-miss-queued": "1000",
+            "packet-in-miss-bypassed": "0"})]
+
+
+def full(found: Stock) -> None:
+    found.last.update({"dpctl/ct-get-maxconns": 1000,
+                       "dpctl/ct-get-nconns": 1000})
+    count(found, conntrack_full=1800)
+
+
+def pmd(found: Stock) -> None:
+    found.last["dpif-netdev/pmd-rxq-show"] = [
+        Pmd(5, False, [("dpdk0", 0, 0.05), ("dpdk0", 1, 0.88)], 0.03, True),
+        Pmd(7, False, [("dpdk1", 0, 0.01)], 0.0, True)]
+
+
+def stall(found: Stock) -> None:
+    count(found, long_poll_interval=0.2)
+    found.since = "2026-01-01T00:00:00"
+    found.log = ("2025-12-31T23:59:59.999Z|00001|timeval|WARN|Unreasonably "
+                 "long 9999ms poll interval (1ms user)\n"
+                 "2026-01-01T00:00:01.000Z|00002|timeval|WARN|Unreasonably "
+                 "long 2345ms poll interval (1ms user)\n")
+
+
+def kept(found: Stock) -> None:
+    found.resident = 220000000
+    change("upcall/show", max=60000)(found)
+
+
+# What makes each rule, and no other, begin a finding, and words that it has.
+CASES = {
+    "mac-table-full": (macs, "4,000 addresses were evicted in 10 s; port p1 "
+                       "has 900 of them"),
+    "rules-grow": (learn, "by 1,000 a second without a message, to 10,100, "
+                   "most in table 10 of br0"),
+    "rules-change": (flow_mods, "by python3 churn.py (pid 812) to br0: a "
+                     "revalidator needs 90%"),
+    "config-changes": (config, "(Interface p17, other_config: 2,000 times), by"
+                       " ovs-vsctl, run by sh x.sh (pid 9): the main thread "),
+    "flows-retranslated": (lambda s: (busy(s, "revalidator"),
+                                      count(s, rev_port_toggled=5)),
+                           "5 times a second, because ports go up and down"),
+    "main-busy": (lambda s: (busy(s, "ovs-vswitchd"),
+                             count(s, route_table_dump=3)),
+                  "needs 90% of a CPU with reading all routes 3 times a "),
+    "main-stalls": (stall, "for up to 2,345 ms in one go (2 times"),
+    "threads-busy": (lambda s: busy(s, "handler"), "handler5 needs 90%"),
+    "pmd-overloaded": (pmd, "core 5 is 96% busy, 88% with queue 1 of port "
+                       "dpdk0; the one of core 7 is 1% busy"),
+    "rx-missed": (lambda s: interface(
+        s, {"statistics": {"rx_missed_errors": 5, "rx_packets": 10}},
+        {"statistics": {"rx_missed_errors": 305, "rx_packets": 9710}}),
+        "Port p1 has lost 300 packets (3.0%)"),
+    "upcalls-lost-kernel": (change("dpctl/show", lost=500, missed=520),
+                            "has lost 500 upcalls (51.0%)"),
+    "flow-limit-low": (change("upcall/show", current=200, limit=200),
+                       "200 flows are at the limit, 200"),
+    "slow-path": (slow, "most from port p3 (reason: controller; flows: 2)"),
+    "packet-ins-dropped": (controller, "900 packets for the controller tcp:"
+                           "192.0.2.1 (90%) were dropped: they exceed its "
+                           "limit of 100 a second"),
+    "conntrack-full": (full, "1,000 of 1,000 connections; 1,800 packets a "
+                       "second find no room"),
+    "bfd-flaps": (lambda s: interface(
+        s, {"bfd_status": {"flap_count": "2"}},
+        {"bfd_status": {"flap_count": "9", "diagnostic": "Control Detection "
+                        "Time Expired"}}), "7 times (Control Detection Time"),
+    "memory-kept": (kept, "220 MB are in memory, most of it kept since there "
+                    "were 60,000 flows"),
+    "drop-action-too-many-resubmit": (resubmits, "more than 4,096 resubmits; "
+                                      "on bridge br0, arp,in_port=1"),
+    "drop-action-tunnel-neigh-cache-miss": (
+        neighbour, "no answer from 10.9.0.7 (to 10.1.1.9)"),
+    "datapath-drop-meter": (meter, "a meter limits them (br0 meter 7)"),
+    **{counter.replace("_", "-"): (dropped(counter), "10 packets a second are "
+                                   "dropped: ") for counter in """
+       drop_action_recursion_too_deep drop_action_tunnel_routing_failed
+       drop_action_recirculation_conflict datapath_drop_upcall_error
+       datapath_drop_lock_error datapath_drop_invalid_port
+       datapath_drop_rx_invalid_packet conntrack_zone_full
+       packet_in_overflow""".split()}}
+
+
+def findings(found: Stock) -> List[Dict[str, Any]]:
+    recording = Recording()
+    recording.stock["/x"] = found
+    return doctor.findings(recording)
+
+
+class TestRules(unittest.TestCase):
+    def test_rules(self) -> None:
+        """Each rule is true in its case, and begins the only story."""
+        self.assertEqual(set(CASES), {rule.name for rule in STOCK_RULES})
+        for name, (make, words) in CASES.items():
+            with self.subTest(name):
+                found = healthy()
+                make(found)
+                told = findings(found)
+                self.assertEqual([f["rule"] for f in told if not f["because"]],
+                                 [name])
+                self.assertIn(words, told[0]["sentence"])
+
+    def test_healthy(self) -> None:
+        self.assertEqual(findings(healthy()), [])
+        self.assertEqual(findings(Stock()), [])
+
+    def test_story(self) -> None:
+        """What follows from a finding is below it."""
+        found = healthy()
+        macs(found)
+        lines = list(doctor.render(findings(found), False))
+        self.assertRegex(lines[0], r"^br\"0: the MAC table \(1,000\) is full")
+        self.assertEqual([line[:25] for line in lines if "So:" in line],
+                         ["    So: Flows are transla", "    So: revalidator4 needs"
+                          [:25]])
+
+    def test_starved(self) -> None:
+        """A thread without a CPU needs it as much as one that has it."""
+        found = healthy()
+        thread = found.threads[-1]["threads"][1]
+        thread["cpu_ns"], thread["run_delay_ns"] = 17 * 10 ** 8, 82 * 10 ** 8
+        count(found, rev_flow_table=50, ofproto_recv_openflow=100)
+        told = findings(found)
+        self.assertEqual(told[0]["rule"], "rules-change")
+        self.assertIn("needs 94% of a CPU", told[0]["sentence"])
+
+    def test_cleared(self) -> None:
+        """Counters that begin again in the window say what they can."""
+        found = healthy()
+        count(found, datapath_drop_meter=5, rev_bond=3)
+        for name in found.first["coverage/show"]:
+            found.first["coverage/show"][name] = Count(10 ** 12, 0, 0)
+        self.assertTrue(found.cleared())
+        self.assertEqual(found.rate("datapath_drop_meter"), 5)
+        self.assertEqual(found.grown('fdb/stats-show br"0', "none"), 0)
+        found.threads[-1]["pid"] = 2
+        self.assertEqual(found.shares(".*"), {})
+        self.assertEqual(found.main(), 0)
+
+    def test_once(self) -> None:
+        """One reading has the rates of the last minute."""
+        found = healthy()
+        found.seconds, found.first, found.threads = 0, {}, []
+        found.last["coverage/show"]["conntrack_zone_full"] = Count(
+            10 ** 6, 0, 2)
+        self.assertEqual([f["rule"] for f in findings(found)],
+                         ["conntrack-zone-full"])
+
+    def test_hostile(self) -> None:
+        """Names that a terminal would obey."""
+        found = healthy()
+        controller(found)
+        for tables in found.tables:
+            tables["Controller"][0]["target"] = "\x1b[2Jx{0}"
+        self.assertIn("controller \\x1b[2Jx{0} (90%)",
+                      findings(found)[0]["sentence"])
+
+
+class TestText(unittest.TestCase):
+    def test_versions(self) -> None:
+        """What each version prints is understood."""
+        self.assertEqual(sorted(RECORDED), ["3.1.0", "3.5.0", "4.0.0"])
+        for version, texts in RECORDED.items():
+            with self.subTest(version):
+                found = Stock()
+                for command, text in texts.items():
+                    found.add(found.last, command, text)
+                self.assertEqual(found.notes, [])
+                last = found.last
+                for command in (*stock.FIRST, *stock.ONCE):
+                    if not command.endswith((" BR", "10")):
+                        self.assertIn(command, last)
+                self.assertEqual(last['fdb/stats-show br"0'], {
+                    "entries": 20, "max": 8192, "learned": 20, "expired": 0,
+                    "evicted": 0, "moved": 0})
+                self.assertEqual(stocktext.fdb_ports(
+                    texts['fdb/show br"0'], found.notes).most_common(1)[0][1],
+                    20)
+                self.assertEqual(last["dpctl/show"][DATAPATH]["lost"], 0)
+                self.assertGreater(last["coverage/show"][
+                    "mac_learning_learned"].total, 0)
+                self.assertEqual(last["upcall/show"][DATAPATH]["max"], 20)
+                pmds = last["dpif-netdev/pmd-rxq-show"]
+                self.assertEqual([q[:2] for q in pmds[0].queues], [
+                    ("d1", 0), ("d1", 1), ("d: (x)", 0)])
+                self.assertEqual(last["bond/show"],
+                                 {"bond 0": {"e1": False, "e2": False}})
+                self.assertEqual(last["bfd/show"]["vx"]["Local Session State"],
+                                 "down")
+                self.assertEqual(last["tnl/neigh/show"], ["10.9.0.9"])
+                self.assertEqual(last["memory/show"]["ports"], 7)
+                self.assertEqual(last["dpctl/ct-get-maxconns"], 3000000)
+                self.assertEqual(stocktext.next_hop(
+                    texts["ovs/route/lookup 10.1.1.9"]), "10.9.0.7")
+                self.assertEqual({flow[1:] for flow in stocktext.slow_flows(
+                    texts["dpctl/dump-flows --names"])}, {("d1", "action")})
+                self.assertEqual(stocktext.tables(texts["dump-tables"])["0"],
+                                 1)
+                self.assertEqual(stocktext.meters(texts["meter-stats"]),
+                                 {"7": 0})
+
+    def test_json(self) -> None:
+        self.assertEqual(stocktext.fdb_ports({"br0": [
+            {"port": 3, "mac": "50:54:00:00:00:01", "vlan": 0, "age": 5}]},
+            []), {"3": 1})
+
+    def test_changed(self) -> None:
+        """A line that is not understood is reported, and gives no number."""
+        for command, text in RECORDED["4.0.0"].items():
+            key = "fdb/stats-show BR" if "fdb/stats" in command else command
+            if key not in stock.PARSERS or key == "version":
+                continue
+            with self.subTest(command):
+                found = Stock()
+                found.add(found.last, command,
+                          text + "\nEtwas Neues, 12 a second\n")
+                self.assertEqual(len(found.notes), 1)
+                self.assertRegex(found.notes[0], "such as \"(Etwas Neu|\\d)")
+        found = Stock()
+        found.add(found.last, "coverage/show", "rev_bond  7,0/sec total: 5")
+        self.assertEqual(found.rate("rev_bond"), 0)
+
+    def test_refused(self) -> None:
+        found = Stock()
+        found.add(found.last, "bond/show", CommandError("not a valid command"))
+        found.add(found.last, "bond/show", None)
+        found.add(found.last, "memory/show", {"a": 1})
+        self.assertEqual(found.last, {})
+        self.assertEqual(len(found.notes), 1)
+
+
+class Server(threading.Thread):
+    """A control socket of a switch.  'answer' has the text of a command, None
+    if it is unknown; after 'limit' commands, it hangs."""
+
+    def __init__(self, path: str, answer: Callable[[str], Optional[str]],
+                 limit: int = 1 << 30, json_: bool = False) -> None:
+        super().__init__(daemon=True)
+        self.answer, self.limit, self.json = answer, limit, json_
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(path)
+        self.socket.listen()
+        self.start()
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.socket.accept()
+                with contextlib.suppress(OSError):
+                    self.serve(connection)
+
+    def serve(self, connection: socket.socket) -> None:
+        text = ""
+        while True:
+            text += connection.recv(100).decode()
+            while text.endswith("}"):
+                try:
+                    request, end = json.JSONDecoder().raw_decode(text)
+                except ValueError:
+                    break
+                text = text[end:]
+                self.limit -= 1
+                if self.limit < 0:
+                    continue
+                command = " ".join([request["method"], *request["params"]])
+                result: Any = self.answer(command)
+                if command.startswith("set-options"):
+                    result = "" if self.json else None
+                elif self.json and result is not None:
+                    result = {"reply-format": "plain", "reply": result}
+                reply = json.dumps({
+                    "id": request["id"], "result": result,
+                    "error": None if result is not None else
+                    f"\"{request['method']}\" is not a valid command"})
+                for i in range(0, len(reply), 999):     # In pieces.
+                    connection.sendall(reply[i:i + 999].encode())
+
+
+class TestWatch(unittest.TestCase):
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
+        self.path = f"{self.directory}/ovs-vswitchd.1.ctl"
+
+    def watch(self, server: Server, timeout: float = 5) -> Watch:
+        self.addCleanup(server.socket.close)
+        watch = Watch(Target(self.path, timeout))
+        watch.begin(False)
+        watch.look(0)
+        watch.end()
+        return watch
+
+    def test_old(self) -> None:
+        """A version that lacks commands, and JSON."""
+        texts = RECORDED["3.1.0"]
+        for is_json in False, True:
+            watch = self.watch(Server(self.path, lambda command: {
+                "ofproto/list": 'br"0\n', "bond/show": None}.get(
+                    command, texts.get(command)), json_=is_json))
+            self.assertIn('fdb/stats-show br"0', watch.stock.last)
+            self.assertEqual(watch.failed, "")
+            self.assertNotIn("bond/show", watch.stock.last)
+            self.assertEqual(watch.stock.notes[1:], [])     # No database.
+            self.assertIn("upcall/show", watch.stock.last)
+            self.assertEqual(findings(watch.stock), [])
+            os.unlink(self.path)
+
+    def test_late(self) -> None:
+        """A switch that answers the first commands only."""
+        texts = RECORDED["4.0.0"]
+        start = time.monotonic()
+        watch = self.watch(Server(self.path, texts.get, 9), 0.5)
+        self.assertLess(time.monotonic() - start, 3)
+        self.assertIn("no reply to", watch.failed)
+        self.assertIn("coverage/show", watch.stock.first)
+
+    def test_threads(self) -> None:
+        """The process at the other end, and none."""
+        watch = self.watch(Server(self.path, RECORDED["4.0.0"].get))
+        self.assertEqual(watch.stock.threads[0]["pid"], os.getpid())
+        self.assertGreater(watch.stock.resident, 0)
+        self.assertEqual(processes.threads(0), {})
+        self.assertEqual(processes.memory(0), 0)
+        self.assertEqual(processes.log(0), "")
+
+    def test_absent(self) -> None:
+        watch = Watch(Target(self.path, 1))
+        watch.begin(False)
+        self.assertIn("No such file", watch.failed)
+        self.assertEqual(watch.end().last, {})
+
+    def test_clients(self) -> None:
+        """The program that is connected to a socket."""
+        server = socket.socket(socket.AF_UNIX)
+        self.addCleanup(server.close)
+        server.bind(f"{self.directory}/br0.mgmt")
+        server.listen()
+        program = Path(self.directory) / "churn.py"
+        program.write_text("import socket, sys\n"
+                           "s = socket.socket(socket.AF_UNIX)\n"
+                           "s.connect(sys.argv[1])\nsys.stdin.read()\n")
+        with subprocess.Popen([sys.executable, str(program),
+                               f"{self.directory}/br0.mgmt"],
+                              stdin=subprocess.PIPE) as child:
+            connection, _ = server.accept()
+            clients = processes.Clients(self.directory, 0)
+            clients.look()
+            child.communicate()
+        connection.close()
+        if clients.can:
+            self.assertRegex(clients.of("br0.mgmt")[0],
+                             rf"^\S+ churn\.py \(pid {child.pid}\)$")
+        self.assertEqual(clients.of("db.sock"), [])
+
+    def test_database(self) -> None:
+        """Rows, changes, echo, and messages in pieces."""
+        ours, theirs = socket.socketpair()
+        self.addCleanup(theirs.close)
+        server = socket.socket(socket.AF_UNIX)
+        self.addCleanup(server.close)
+        server.bind(f"{self.directory}/db.sock")
+        server.listen()
+        ours.close()
+        database = Database(f"{self.directory}/db.sock", 2)
+        self.addCleanup(database.close)
+        connection, _ = server.accept()
+        self.addCleanup(connection.close)
+        update = {"method": "update", "id": None, "params": [0, {"Interface": {
+            "u": {"new": {"name": "p1", "other_config": ["map", [["n", "2"]]]},
+                  "old": {"other_config": ["map", []]}},
+            "v": {"old": {"name": "gone"}}}}]}
+        text = json.dumps({"method": "echo", "params": [], "id": "echo"})
+        text += json.dumps(update) * 2 + json.dumps(
+            {"id": 1, "error": None, "result": [
+                {"rows": [{"name": "br0", "ports": ["set", [["uuid", "a"]]],
+                           "other_config": ["map", [["a", "b"]]]}]}]})
+
+        def serve() -> None:
+            connection.recv(9999)
+            for i in range(0, len(text), 50):
+                connection.sendall(text[i:i + 50].encode())
+                time.sleep(0.01)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        self.assertEqual(database.read()["Open_vSwitch"], [
+            {"name": "br0", "ports": ["a"], "other_config": {"a": "b"}}])
+        thread.join()
+        self.assertEqual(database.changes, {
+            ("Interface", "p1", "other_config"): 2,
+            ("Interface", "gone", "deleted"): 2})
+        self.assertEqual(json.loads(connection.recv(999))["id"], "echo")
+        connection.close()
+        with self.assertRaises(OSError):
+            database.look()
+
+
+class TestArchive(unittest.TestCase):
+    def test_sosreport(self) -> None:
+        """Files are found by their names, whatever surrounds the command."""
+        texts = RECORDED["3.1.0"]
+        with tempfile.TemporaryDirectory() as top:
+            directory = Path(top) / "sos_commands/openvswitch"
+            directory.mkdir(parents=True)
+            for command, text in texts.items():
+                name = re.sub(r"[^\w.-]+", "_", command.replace("/", "."))
+                (directory / f"ovs-appctl_{name}").write_text(text)
+            (directory / "ovs-appctl_bond.show").write_text(
+                "ovs-appctl: cannot connect")
+            (directory / "ovs-vsctl_-t_5_list_Controller").write_text(
+                "_uuid               : 7f2e\ntarget              : \"tcp:x\"\n"
+                "controller_rate_limit: 100\nis_connected        : true\n"
+                "status              : {packet-in-miss-dropped=\"905\", "
+                "packet-in-miss-queued=\"1000\", state=ACTIVE}\n\n")
+            (Path(top) / "var").mkdir()
+            (Path(top) / "var/ovs-vswitchd.log").write_text("")
+            (found,) = archive.load(top).values()
+            self.assertEqual(found.notes, [])
+            self.assertIn("fdb/stats-show br_0", found.last)
+            self.assertNotIn("bond/show", found.last)
+            self.assertEqual([f["sentence"] for f in findings(found)], [
+                "905 packets for the controller tcp:x (90%) were dropped: they "
+                "exceed its limit of 100 a second"])
+            recording = Recording()
+            recording.stock = archive.load(top)
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                self.assertEqual(doctor.run(recording, [], False), 1)
+            self.assertIn("Open vSwitch 3.1.0 has no accounting",
+                          out.getvalue())
+            # Two hosts.
+            (Path(top) / "other").mkdir()
+            (Path(top) / "other/upcall.show.txt").write_text(
+                copy.copy(texts["upcall/show"]))
+            self.assertEqual(sorted(archive.load(top)), [
+                "other", "sos_commands/openvswitch"])
+
+
+if __name__ == "__main__":
+    unittest.main()

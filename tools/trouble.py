@@ -1,0 +1,496 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Switches in trouble that any Open vSwitch may have, for tools/check-doctor."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import shlex
+import socket
+import struct
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Callable, Iterable, Iterator, Tuple
+
+from bench.machine import HugePages
+from bench.packets import make_packet
+from tools.switch import Switch, wait_until
+
+PORTS = [f"p{i}" for i in range(1, 9)]
+COOKIES = [0x25, 0x26, 0x27]    # Each of the rule for a destination.
+DESTINATION = 0x0b000001
+N_OLD = 400                     # Flows that packets come of all the time.
+
+
+class Case(Switch):
+    culprit = "^$"              # What the doctor's first line has to match,
+    stock = ""                  # and without accounting, if that differs.
+    new = 400                   # New flows in a second.
+    n_sent = 0
+    settings = ""               # In the database, before it starts.
+
+    def port_and_rule(self, i: int) -> Tuple[int, int]:
+        """Returns those that new flow 'i' is from, and for."""
+        return i % len(PORTS), i // len(PORTS) % len(COOKIES)
+
+    def source(self, i: int) -> int:
+        return N_OLD + i
+
+    def set_up(self) -> None:
+        self.start_database()
+        if self.settings:
+            self.vsctl("--no-wait", "set", "Open_vSwitch", ".",
+                       *shlex.split(self.settings))
+        self.start()
+        self.ip(*(line for name in PORTS for line in (
+            f"link add {name} type veth peer name {name}-eth0",
+            f"link set {name} up", f"link set {name}-eth0 up")))
+        with self.in_netns():
+            self.sockets = [self.enter_context(socket.socket(
+                socket.AF_PACKET, socket.SOCK_RAW, 0)) for _ in PORTS]
+            for name, sock in zip(PORTS, self.sockets):
+                sock.bind((f"{name}-eth0", 0))
+        self.vsctl("add-br", "br0", "--", "set", "bridge", "br0",
+                   "fail-mode=secure", "datapath_type=netdev")
+        self.add_ports(PORTS, "type=system")
+        # What an action reads, a megaflow matches on.
+        self.add_flows(*(
+            f"cookie={cookie:#x},ip,nw_dst=11.0.0.{i},"
+            "actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],output:p1"
+            for i, cookie in enumerate(COOKIES, 1)))
+        self.stopping = threading.Event()
+        self.make_trouble()
+        self.meanwhile(self.send)
+        wait_until(lambda: self.n_sent > 2 * self.new, "packets")
+
+    def warm(self, seconds: float) -> None:
+        """Has the trouble go on for a while before the doctor comes."""
+        self.stopping.wait(seconds)
+
+    def meanwhile(self, function: Callable[[], None]) -> None:
+        """Calls 'function', which ends when 'stopping' is set."""
+        thread = threading.Thread(target=function)
+        thread.start()
+        self.callback(thread.join)
+        self.callback(self.stopping.set)
+
+    def make_trouble(self) -> None:
+        """Does what is wrong, besides packets."""
+
+    def send(self) -> None:
+        """Sends as many packets of old flows as of new ones."""
+        start = time.monotonic()
+        while not self.stopping.wait(0.01):
+            # What could not be sent in time is not made up for.
+            due = int((time.monotonic() - start) * self.new)
+            for i in range(max(self.n_sent, due - self.new // 5), due):
+                port, rule = self.port_and_rule(i)
+                for number, flow, to in (
+                        (port, self.source(i), DESTINATION + rule),
+                        (i % len(PORTS), i % N_OLD, DESTINATION)):
+                    self.sockets[number].send(make_packet(flow, 0, to))
+            self.n_sent = due
+
+
+class Trouble(Case):
+    """A switch whose rules and packets are its own."""
+    rules: Iterable[str] = ("actions=NORMAL",)
+    rate = 1000                 # Packets a second.
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        """Yields number of a port and packet, again and again."""
+        yield from ()
+
+    def make_trouble(self) -> None:
+        self.run("ovs-ofctl", "del-flows", "br0")
+        self.add_flows(*self.rules)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Does what is wrong, besides rules and packets."""
+
+    def send(self) -> None:
+        # In a process of its own, it need not wait for other threads.
+        process = multiprocessing.Process(target=self.flood)
+        process.start()
+        self.n_sent = 1 << 30
+        try:
+            self.stopping.wait()
+        finally:
+            process.kill()
+            process.join()
+
+    def flood(self) -> None:
+        start, n = time.monotonic(), 0
+        for number, packet in self.packets():
+            self.sockets[number].send(packet)
+            n += 1
+            if not n % 50:
+                late = time.monotonic() - start - n / self.rate
+                if late < 0:
+                    time.sleep(-late)
+                elif late > 0.5:
+                    start += late       # It is not made up for.
+
+    def program(self, name: str, text: str, *args: str) -> None:
+        """Runs a program in Python, which 'text' is the main part of."""
+        path = self.directory / f"{name}.py"
+        path.write_text(PROGRAM + text)
+        self.spawn(name, [sys.executable, str(path), str(self.directory),
+                          *args])
+
+
+PROGRAM = """\
+import itertools, json, socket, struct, sys, time
+
+def connect(name):
+    sock = socket.socket(socket.AF_UNIX)
+    sock.connect(sys.argv[1] + "/" + name)
+    return sock
+
+def paced(rate):
+    start = time.monotonic()
+    for n in itertools.count():
+        time.sleep(max(start + n / rate - time.monotonic(), 0))
+        yield n
+
+def drain(sock):
+    sock.setblocking(False)
+    try:
+        while sock.recv(65536):
+            pass
+    except BlockingIOError:
+        pass
+    sock.setblocking(True)
+
+"""
+
+FLOW_MODS = """\
+sock = connect("br0.mgmt")
+sock.sendall(struct.pack(">BBHI", 1, 0, 8, 1))
+for n in paced(100):
+    match = struct.pack(">I", 0x3fffff & ~0x10) + bytes(18) + struct.pack(
+        ">H", 0x88b5) + bytes(16)
+    sock.sendall(struct.pack(">BBHI", 1, 14, 72, n) + match + struct.pack(
+        ">QHHHHIHH", 0, (0, 3)[n % 2], 0, 0, 7, 0xffffffff, 0xffff, 0))
+    drain(sock)
+"""
+
+CONFIG = """\
+sock = connect("db.sock")
+for n in paced(200):
+    sock.sendall(json.dumps({"method": "transact", "id": n, "params": [
+        "Open_vSwitch", {"op": "update", "table": "Interface",
+                         "where": [["name", "==", "d17"]],
+                         "row": {"other_config": ["map", [["n", str(n)]]]}}
+    ]}).encode())
+    drain(sock)
+"""
+
+CONTROLLER = """\
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1] + "/controller.sock")
+server.listen()
+sock, _ = server.accept()
+data = b""
+version = 4
+while True:
+    data += sock.recv(65536)
+    while len(data) >= 8:
+        _, kind, size, xid = struct.unpack_from(">BBHI", data)
+        if len(data) < size:
+            break
+        if kind == 0:
+            sock.sendall(struct.pack(">BBHI", version, 0, 8, xid))
+        elif kind == 2:
+            sock.sendall(struct.pack(">BBH", version, 3, size)
+                         + data[4:size])
+        data = data[size:]
+"""
+
+BY_SOURCE = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]"       # A megaflow for each.
+
+
+def from_mac(packet: bytes, mac: int) -> bytes:
+    return packet[:6] + b"\x52\x54" + struct.pack(">I", mac) + packet[12:]
+
+
+class Macs(Trouble):
+    """The MAC table is too small."""
+    culprit = (r"^br0: the MAC table \(1,000\) is full: .*; port p1 has "
+               r"[\d,]+ of them")
+    rate = 6000
+
+    def prepare(self) -> None:
+        self.vsctl("set", "bridge", "br0",
+                   "other_config:mac-table-size=1000")
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            packet = make_packet(i % 2000)
+            yield (0, from_mac(packet, i // 2 % 5000)) if i % 2 else (
+                1 + i // 2 % 7, from_mac(packet, 0x10000 + i // 2 % 7))
+
+
+class FlowMods(Trouble):
+    """A client adds and deletes a rule all the time."""
+    culprit = (r"^Flows are translated again \d+ times a second, because "
+               r"OpenFlow rules change .* by .*flow-mods\.py \(pid \d+\)")
+    rules = (f"ip,actions={BY_SOURCE},output:p1",)
+    settings = "other_config:max-idle=100000"
+    rate = 4000
+
+    def prepare(self) -> None:
+        self.appctl("upcall/set-flow-limit", "200000")
+        self.program("flow-mods", FLOW_MODS)
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            yield i % 8, make_packet(i % 20000)
+
+
+class Learn(Trouble):
+    """A learn action without a timeout."""
+    culprit = (r"^OpenFlow rules grow by [\d,]+ a second without a message, "
+               r".* most in table 10 of br0")
+    rules = ("table=0,ip,actions=learn(table=10,priority=1,eth_type=0x800,"
+             "NXM_OF_IP_DST[]=NXM_OF_IP_SRC[],output:NXM_OF_IN_PORT[]),"
+             "resubmit(,10)",)
+    rate = 1000
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            yield i % 8, make_packet(i)
+
+
+class Config(Trouble):
+    """A client writes to the database all the time."""
+    culprit = (r"^Bridges are configured again [\d.,]+ times a second, .*"
+               r"Interface d17, other_config: [\d,]+ times\), by .*"
+               r"config\.py \(pid \d+\)")
+
+    def prepare(self) -> None:
+        self.add_ports([f"d{i}" for i in range(205)], "type=dummy")
+        self.program("config", CONFIG)
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            yield i % 8, make_packet(i % 100)
+
+
+class Resubmits(Trouble):
+    """A broadcast needs more than 4,096 resubmits."""
+    culprit = (r"^[\d,]+ packets a second are dropped: they need more than "
+               r"4,096 resubmits; on bridge br0, arp")
+    rate = 50
+
+    def prepare(self) -> None:
+        self.add_ports([f"d{i}" for i in range(300)], "type=dummy")
+        chain = [f"table={t},actions=resubmit(,{t + 1})" for t in range(1, 20)]
+        self.add_flows("priority=40000,dl_dst=ff:ff:ff:ff:ff:ff,actions="
+                       + ",".join(f"load:{i}->NXM_NX_REG1[],resubmit(,1)"
+                                  for i in range(300)), *chain)
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            yield i % 8, bytes.fromhex(
+                "ffffffffffff" "525400000001" "0806" "0001080006040001"
+                "525400000001") + struct.pack(">I", 0x0a000001 + i % 8) + (
+                bytes(6) + struct.pack(">I", 0x0a000100 + i % 256) + bytes(18))
+
+
+class WithController(Trouble):
+    """A switch that sends 1,000 packets a second to a controller."""
+    rules = ("actions=controller",)
+
+    def prepare(self) -> None:
+        self.program("controller", CONTROLLER)
+        sock = self.directory / "controller.sock"
+        wait_until(sock.exists, "the controller")
+        self.vsctl("set", "bridge", "br0", "protocols=OpenFlow10,OpenFlow13",
+                   "--", "set-controller", "br0", f"unix:{sock}")
+        wait_until(lambda: "true" in self.vsctl(
+            "get", "controller", "br0", "is_connected"), "the controller")
+        # The rules are gone when there is a controller.
+        self.add_flows(*self.rules)
+        self.limit()
+
+    def limit(self) -> None:
+        """Has most packets dropped."""
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            yield i % 8, make_packet(i % 100)
+
+
+class Meter(WithController):
+    """A meter limits packets for a controller to 10 a second."""
+    culprit = (r"^[\d,]+ packets a second are dropped: a meter limits them "
+               r"\(br0 meter controller\)")
+
+    def limit(self) -> None:
+        self.run("ovs-ofctl", "-OOpenFlow13", "add-meter", "br0",
+                 "meter=controller,pktps,band=type=drop,rate=10")
+
+
+class RateLimit(WithController):
+    """The rate limit of a controller is too low."""
+    culprit = (r"^[\d,]+ packets for the controller unix:\S+ \(9\d%\) were "
+               r"dropped: they exceed its limit of 100 a second")
+
+    def limit(self) -> None:
+        self.vsctl("set", "controller", "br0", "controller_rate_limit=100",
+                   "controller_burst_limit=25")
+
+
+class Conntrack(Trouble):
+    """Connection tracking is full."""
+    culprit = r"^Connection tracking is full: 1,000 of 1,000 connections; "
+    rules = ("udp,actions=ct(commit),output:p1",)
+    rate = 2000
+
+    def prepare(self) -> None:
+        self.appctl("dpctl/ct-set-maxconns", "1000")
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            yield i % 8, make_packet(i % 10000)
+
+
+class Neighbour(Trouble):
+    """The next hop of a tunnel does not answer ARP."""
+    culprit = (r"^[\d,]+ packets a second are dropped: the next hop of a "
+               r"tunnel has no MAC address; no answer from 10\.9\.0\.7 "
+               r"\(to 10\.1\.1\.9\)")
+    rules = ("actions=output:vx",)
+    rate = 200
+
+    def make_trouble(self) -> None:
+        self.vsctl("add-br", "br1", "--", "set", "bridge", "br1",
+                   "datapath_type=netdev")
+        self.ip("addr add 10.9.0.1/24 dev br1", "link set br1 up")
+        self.add_ports(["vx"], "type=vxlan", "options:remote_ip=10.1.1.9")
+        self.appctl("ovs/route/add", "10.9.0.0/24", "br1")
+        self.appctl("ovs/route/add", "10.1.1.0/24", "br1", "10.9.0.7")
+        super().make_trouble()
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            yield i % 8, make_packet(i % 100)
+
+
+class SlowPath(Trouble):
+    """All packets of a rule take the slow path."""
+    culprit = (r"^[\d,]+ packets a second take the slow path, most from port "
+               r"p3 \(reason: action;")
+    rules = ("priority=1,in_port=p3,actions=debug_slow,output:p1",
+             "priority=0,actions=output:p1")
+    rate = 2400
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            yield 2 if i % 6 else i // 6 % 8, make_packet(i % 50)
+
+
+class Bond(Trouble):
+    """The hash basis of a bond changes, which harms nothing."""
+    rate = 3000
+
+    def prepare(self) -> None:
+        self.ip(*(line for i in (1, 2) for line in (
+            f"link add a{i} type veth peer name b{i}",
+            f"link set a{i} up", f"link set b{i} up")))
+        self.vsctl("add-br", "br1", "--", "set", "bridge", "br1",
+                   "datapath_type=netdev")
+        for bridge, side in (("br0", "a"), ("br1", "b")):
+            self.vsctl("add-bond", bridge, f"bond{side}", f"{side}1",
+                       f"{side}2", "lacp=active", "bond_mode=balance-tcp",
+                       "other_config:lacp-time=fast")
+        self.meanwhile(self.change)
+
+    def change(self) -> None:
+        for basis in itertools.count(1):
+            if self.stopping.wait(3):
+                break
+            self.vsctl("set", "port", "bonda",
+                       f"other_config:bond-hash-basis={basis}")
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            yield i % 8, make_packet(i % 5000)
+
+
+class Bulk(Trouble):
+    """50,000 rules are changed every 4 s, which harms nothing."""
+    ofctl: Tuple[str, ...] = ()
+
+    def prepare(self) -> None:
+        path = self.directory / "many"
+        path.write_text("".join(
+            f"table=9,reg0={i},actions=drop\n" for i in range(50000)))
+        self.meanwhile(self.change)
+
+    def change(self) -> None:
+        while not self.stopping.wait(4):
+            self.run("ovs-ofctl", *self.ofctl, "add-flows", "br0",
+                     str(self.directory / "many"))
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            yield i % 8, make_packet(i % 200)
+
+
+class Bundles(Bulk):
+    """The same, in bundles."""
+    ofctl = ("-OOpenFlow14", "--bundle")
+
+
+class Rxq(Trouble):
+    """One of two queues has more than its PMD thread can do.  Needs DPDK."""
+    culprit = (r"^The PMD thread of core \d+ is \d+% busy, \d+% with queue 0 "
+               r"of port n0; the one of core \d+ is \d+% busy")
+    nice = -15                  # Nothing else shall starve a PMD thread.
+    rules = ("priority=1,in_port=n0,actions=drop", "priority=0,actions=NORMAL")
+    settings = ("other_config:dpdk-init=true other_config:dpdk-extra="
+                "'--no-pci --in-memory --no-telemetry --socket-limit 400' "
+                "other_config:pmd-cpu-mask=3 other_config:pmd-sleep-max=500")
+
+    def set_up(self) -> None:
+        self.enter_context(HugePages(200))
+        super().set_up()
+
+    def make_trouble(self) -> None:
+        self.add_ports(["d0"], "type=dummy-pmd")
+        # It has as many packets as are wanted.
+        self.add_ports(["n0"], "type=dpdk", "options:dpdk-devargs=net_null0")
+        super().make_trouble()
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            yield i % 8, make_packet(i % 100)
+
+    def warm(self, seconds: float) -> None:
+        super().warm(10)
+
+
+class Scan(Trouble):
+    """60,000 flows have come and gone."""
+    culprit = (r"^[\d,]+ MB are in memory, most of it kept since there were "
+               r"[4-6]\d,\d+ flows; now \d+")
+    rules = (f"ip,actions={BY_SOURCE},output:p1",)
+    rate = 10000
+
+    def prepare(self) -> None:
+        self.appctl("upcall/set-flow-limit", "200000")
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in range(60000):
+            yield i % 8, make_packet(i)
+        while True:
+            time.sleep(1)
+            yield 1, make_packet(0)
+
+    def warm(self, seconds: float) -> None:
+        super().warm(30)
