@@ -95,7 +95,9 @@ class Case(Switch):
 
 
 class Trouble(Case):
-    """A switch whose rules and packets are its own."""
+    """A switch whose rules and packets are its own.  What else runs on the
+    machine does not starve it."""
+    nice = -15
     rules: Iterable[str] = ("actions=NORMAL",)
     rate = 1000                 # Packets a second.
 
@@ -451,7 +453,6 @@ class Rxq(Trouble):
     """One of two queues has more than its PMD thread can do.  Needs DPDK."""
     culprit = (r"^The PMD thread of core \d+ is \d+% busy, \d+% with queue 0 "
                r"of port n0; the one of core \d+ is \d+% busy")
-    nice = -15                  # Nothing else shall starve a PMD thread.
     rules = ("priority=1,in_port=n0,actions=drop", "priority=0,actions=NORMAL")
     settings = ("other_config:dpdk-init=true other_config:dpdk-extra="
                 "'--no-pci --in-memory --no-telemetry --socket-limit 400' "

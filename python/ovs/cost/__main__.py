@@ -1,18 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs ovs-cost from a checkout, without building or installing anything:
-"python3 python/ovs/cost doctor", or "python3 -m ovs.cost doctor"."""
+"""Runs ovs-cost from this directory, without building or installing anything:
+"python3 python/ovs/cost doctor" in a checkout, or as pip has installed it."""
 
+from __future__ import annotations
+
+import contextlib
+import importlib.util
 import os
 import sys
+import types
 
-if not __package__:
-    # Another "ovs" may be installed, with another "cost" or none.
+
+def main() -> int:
+    if sys.argv[1:2] == ["doctor"]:
+        # Where no CPU is left, it has to say so in time.
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, -20)
     here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[0] = os.path.dirname(os.path.dirname(here))
-    import ovs                                  # noqa: E402
-    if os.path.dirname(here) not in list(ovs.__path__):
-        ovs.__path__.insert(0, os.path.dirname(here))
+    # Its modules are named like some of Python's own.
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
+    try:
+        import ovs
+    except ImportError:                 # Nothing else of it is needed.
+        ovs = types.ModuleType("ovs")
+        ovs.__path__ = []
+        sys.modules["ovs"] = ovs
+    # Another "ovs" may be installed, with another "cost" or none.
+    spec = importlib.util.spec_from_file_location(
+        "ovs.cost", os.path.join(here, "__init__.py"),
+        submodule_search_locations=[here])
+    assert spec and spec.loader
+    cost = importlib.util.module_from_spec(spec)
+    sys.modules["ovs.cost"] = cost
+    spec.loader.exec_module(cost)
+    from ovs.cost.main import main as run
+    return run()
 
-from ovs.cost import main                       # noqa: E402
 
-sys.exit(main.main())
+if __name__ == "__main__":
+    sys.exit(main())

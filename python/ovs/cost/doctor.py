@@ -10,7 +10,7 @@ import textwrap
 import time
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
-from ovs.cost import model, text
+from ovs.cost import model, processes, text
 from ovs.cost.case import SEVERITIES, Case
 from ovs.cost.record import Poller, warn
 from ovs.cost.recording import Recording
@@ -98,7 +98,10 @@ def findings(recording: Recording) -> List[Dict[str, Any]]:
             cause["rule"] for cause in found
             if cause["source"] == effect["source"] and not cause["because"]
             and effect["rule"] in causes(cause)), "")
+    # Who makes a thread work comes before who takes its CPU.
     found.sort(key=lambda f: (SEVERITIES.index(f["severity"]),
+                              f["rule"] == "starved" and not
+                              f["numbers"]["name"].startswith("pmd-"),
                               -f["numbers"]["share"]))
     return [each for root in found if not root["because"]
             for each in (root, *(
@@ -115,7 +118,8 @@ def watch(targets: Sequence[Target], seconds: float, last: str,
           recording: Recording) -> List[str]:
     """Adds what 'targets' do in the next 'seconds', or did in the 'last' ones
     if that is not empty, to 'recording'.  Returns what went wrong."""
-    end = time.monotonic() + seconds
+    # On a starved machine, it may have taken seconds to begin.
+    end = time.monotonic() + seconds - min(processes.age(), seconds / 2)
     watches = [Watch(target) for target in targets]
     pollers = [Poller(target, model.REPORTS, 100) for target in targets]
     for each in watches:

@@ -26,7 +26,7 @@ from ovs.cost.target import CommandError, Target, TargetError
 try:
     from ovs.version import VERSION
 except ImportError:             # There is no other part of Open vSwitch's.
-    VERSION = "unknown"
+    VERSION = "of no build"
 
 EXIT_FAILED_IF = 1              # What --fail-if is for.
 EXIT_TROUBLE = 2

@@ -43,6 +43,13 @@ def threads(pid: int) -> Dict[str, Any]:
             "threads": found} if found else {}
 
 
+def age() -> float:
+    """Returns for how many seconds this process runs."""
+    fields = _text("/proc/self/stat").rpartition(")")[2].split()
+    return (time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19])
+            / os.sysconf("SC_CLK_TCK")) if fields else 0.0
+
+
 def memory(pid: int) -> int:
     """Returns the bytes that a process has in memory, or 0."""
     fields = _text(f"/proc/{pid}/statm").split()

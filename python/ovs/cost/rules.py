@@ -149,7 +149,7 @@ def most_upcalls(what: str) -> Callable[[Case], Numbers]:
     however far the samples are off."""
     def condition(case: Case) -> Numbers:
         rows = case.tops.get(f"upcall {what}", [])
-        for row in rows if case.pressed() else ():
+        for row in rows if len(rows) > 1 and case.pressed() else ():
             if row["least"] > MOST and row["events"] >= FEW and (
                     " table=254 " not in row["name"]):      # It is internal.
                 yield {"name": row["name"], "share": row["share"],

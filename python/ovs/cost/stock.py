@@ -131,9 +131,9 @@ class Stock:
             return {}
         first, last = self.threads[0], self.threads[-1]
         old = {t["tid"]: t for t in first["threads"]}
-        ns = max(last["now_us"] - first["now_us"], 1) * 1000
+        ns = (last["now_us"] - first["now_us"]) * 1000
         found = {}
-        for thread in last["threads"]:
+        for thread in last["threads"] if ns >= 1e9 else ():     # No moment.
             if thread["tid"] in old and first["pid"] == last["pid"] and (
                     re.fullmatch(pattern, thread["name"])):
                 cpu, delay = (thread[name] - old[thread["tid"]][name]

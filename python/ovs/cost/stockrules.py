@@ -259,7 +259,8 @@ STOCK_RULES = (
     Rule("main-stalls", "warning", "", "coverage/show",
          "Meanwhile everything else waits for it. The log has the time, \"Un"
          "reasonably long\".", LINK, "The main thread was busy for up to "
-         "{ms:,} ms in one go ({n} times over 1 s){what}", stalls, causes="main-busy"),
+         "{ms:,} ms in one go ({n} times over 1 s){what}", stalls,
+         causes="main-busy"),
     Rule("threads-busy", "warning", "handlers or revalidators are busy",
          "upcall/show, coverage/show",
          "Handlers: who makes so many new flows? Revalidators: fewer flows "
