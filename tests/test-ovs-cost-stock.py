@@ -338,10 +338,26 @@ class TestText(unittest.TestCase):
                     texts["ovs/route/lookup 10.1.1.9"]), "10.9.0.7")
                 self.assertEqual({flow[1:] for flow in stocktext.slow_flows(
                     texts["dpctl/dump-flows --names"])}, {("d1", "action")})
+                self.assertEqual(stocktext.silent_hop(
+                    " >> neighbor cache miss for 10.9.0.7 on bridge br1, "
+                    "sending ARP request\n"), "10.9.0.7")
                 self.assertEqual(stocktext.tables(texts["dump-tables"])["0"],
                                  1)
                 self.assertEqual(stocktext.meters(texts["meter-stats"]),
                                  {"7": 0})
+
+    def test_dropping(self) -> None:
+        """Flows as ofproto/trace takes them."""
+        self.assertEqual(stocktext.dropping_flows(
+            "flow-dump from the main thread:\n"
+            "recirc_id(0),in_port(3),packet_type(ns=0,id=0),eth_type(0x0800),"
+            "ipv4(frag=no), packets:205, bytes:9, used:0.2s, actions:drop\n"
+            "recirc_id(0),in_port(4),eth(),eth_type(0x0800), packets:5, "
+            "bytes:9, used:0.2s, actions:drop\n"
+            "recirc_id(0),in_port(4), packets:5, bytes:9, actions:3\n"), [
+                (205, "recirc_id(0),in_port(3),packet_type(ns=0,id=0),eth(),"
+                 "eth_type(0x0800),ipv4(frag=no)"),
+                (5, "recirc_id(0),in_port(4),eth(),eth_type(0x0800)")])
 
     def test_json(self) -> None:
         self.assertEqual(stocktext.fdb_ports({"br0": [

@@ -42,6 +42,7 @@ ONCE = ("upcall/show", "dpif-netdev/pmd-rxq-show",
         "tnl/neigh/show", "dpctl/ct-get-maxconns", "dpctl/ct-get-nconns")
 REASONS = ("reconfigure", "stp", "rstp", "bond", "port_toggled", "flow_table",
            "mac_learning", "mcast_snooping")        # Counters rev_*.
+MISSES = "drop_action_tunnel_neigh_cache_miss"
 MANY = 1000                     # Ports: dpctl/show takes long.
 MAX_FLOWS = 5000                # More of the datapath are not read.
 MAX_BRIDGES = 20
@@ -268,7 +269,7 @@ class Watch:
             self._no_database(e)
         self._read_database()
         self._bridges = [row["name"] for tables in stock.tables
-                         for row in tables["Bridge"]][:MAX_BRIDGES]
+                         for row in tables.get("Bridge", ())][:MAX_BRIDGES]
         if once:
             return
         stock.since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
@@ -374,17 +375,29 @@ class Watch:
             f"{bridge} meter {meter}": dropped
             for bridge, text in texts.items()
             for meter, dropped in stocktext.meters(text).items()}
-        if stock.rate("drop_action_tunnel_neigh_cache_miss") > 1:
-            known = stock.last.get("tnl/neigh/show", [])
-            ends = {row["options"].get("remote_ip", "")
-                    for tables in stock.tables[-1:]
-                    for row in tables["Interface"]}
-            hops = {end: stocktext.next_hop(ask("ovs/route/lookup", end))
-                    or end for end in sorted(ends)[:100] if end[:1].isdigit()}
-            stock.more["silent"] = [(end, hop) for end, hop in hops.items()
-                                    if hop not in known]
         flows = sum(dp["current"] for dp
                     in stock.last.get("upcall/show", {}).values())
+        misses = stock.rate(MISSES)
+        ends = {row.get("options", {}).get("remote_ip", "")
+                for tables in stock.tables[-1:]
+                for row in tables.get("Interface", ())
+                if misses > 1 or stock.rate("drop_action_of_pipeline") > 1}
+        known = stock.last.get("tnl/neigh/show", [])
+        hops = {end: stocktext.next_hop(ask("ovs/route/lookup", end)) or end
+                for end in sorted(ends)[:100] if end[:1].isdigit()}
+        silent = [(end, hop) for end, hop in hops.items() if hop not in known]
+        if silent and misses < 1 and flows <= MAX_FLOWS:
+            # Before 4.0, they are among the packets that rules drop.
+            dropping = sorted(stocktext.dropping_flows(
+                ask("dpctl/dump-flows")), reverse=True)
+            for packets, flow in dropping[:3]:
+                name = "".join(stock.last.get("upcall/show", ())).partition(
+                    "@")[2]             # There may be two datapaths: no trace.
+                if stocktext.silent_hop(ask("ofproto/trace", name, flow)):
+                    stock.more[MISSES] = stock.more.get(MISSES, 0.0) + (
+                        stock.rate("drop_action_of_pipeline") * packets
+                        / max(sum(n for n, _ in dropping), 1))
+        stock.more["silent"] = silent
         if slow_paths(stock) > 100 and flows <= MAX_FLOWS:
             stock.more["slow"] = stocktext.slow_flows(
                 ask("dpctl/dump-flows", "--names"))

@@ -203,7 +203,7 @@ def dropped(counter: str) -> Callable[[Case], Numbers]:
     """Returns a condition: packets are dropped, for the reason that a coverage
     counter has."""
     def condition(case: Case) -> Numbers:
-        rate = case.stock.rate(counter)
+        rate = case.stock.rate(counter) or case.stock.more.get(counter, 0)
         if rate >= 1:
             yield {"share": 1.0, "rate": rate, "who": WHERE.get(
                 counter, lambda stock: "")(case.stock)}

@@ -226,6 +226,21 @@ def slow_flows(text: str) -> List[Tuple[int, str, str]]:
         r"in_port\(([^)]*)\).*packets:(\d+),.*slow_path\((\w+)", text)]
 
 
+def dropping_flows(text: str) -> List[Tuple[int, str]]:
+    """Returns packets and text of the flows of dpctl/dump-flows that drop, as
+    ofproto/trace takes them: Ethernet packets have to have an address."""
+    return [(int(m[2]), m[1] if "eth(" in m[1] else m[1].replace(
+        "packet_type(ns=0,id=0)", "packet_type(ns=0,id=0),eth()"))
+        for m in re.finditer(r"^(recirc_id.*), packets:(\d+),.*actions:drop$",
+                             text, re.MULTILINE)]
+
+
+def silent_hop(trace: str) -> str:
+    """Returns the next hop without a MAC address of ofproto/trace, or ""."""
+    match = re.search(r"neighbor cache miss for (\S+)", trace)
+    return match[1] if match else ""
+
+
 def tables(text: str) -> Dict[str, int]:
     """Returns how many rules each table has, of ovs-ofctl dump-tables."""
     return {m[1]: int(m[2]) for m in re.finditer(
