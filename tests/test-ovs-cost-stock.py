@@ -513,6 +513,24 @@ class TestWatch(unittest.TestCase):
                              rf"^\S+ churn\.py \(pid {child.pid}\)$")
         self.assertEqual(clients.of("db.sock"), [])
 
+    def test_listener(self) -> None:
+        """The controller of this host."""
+        with socket.socket() as server:
+            server.bind(("127.0.0.1", 0))
+            server.listen()
+            target = f"tcp:127.0.0.1:{server.getsockname()[1]}"
+            self.assertIn(f"(pid {os.getpid()})", processes.listener(target))
+            found = healthy()
+            flow_mods(found)
+            found.clients = None
+            found.tables = [{"Controller": [{"target": target,
+                                             "is_connected": True}]}]
+            found.more["listeners"] = {target: "ryu-manager (pid 7)"}
+            self.assertIn(", by ryu-manager (pid 7): a revalidator",
+                          findings(found)[0]["sentence"])
+        for other in target, "tcp:192.0.2.1:6653", "unix:x", "tcp:x:99999999":
+            self.assertEqual(processes.listener(other), "")
+
     def test_database(self) -> None:
         """Rows, changes, echo, and messages in pieces."""
         ours, theirs = socket.socketpair()

@@ -56,6 +56,12 @@ def memory(pid: int) -> int:
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if fields else 0
 
 
+def conntrack(what: str) -> int:
+    """Returns "count" or "max" of the kernel's connections here, or -1."""
+    text = _text(f"/proc/sys/net/netfilter/nf_conntrack_{what}").strip()
+    return int(text) if text.isdigit() else -1
+
+
 def log(pid: int, size: int = 1 << 16) -> str:
     """Returns the end of the log file of a process, or ""."""
     for path, _ in files(pid, r".*\.log"):
@@ -125,6 +131,46 @@ def _command(pid: int) -> str:
     return " ".join(words)[:60] if interpreted else comm
 
 
+def owners(inodes: Set[int]) -> Iterator[Tuple[int, int]]:
+    """Yields sockets, and the processes that have them, new ones first: they
+    may be gone in a moment."""
+    names = {f"socket:[{inode}]": inode for inode in inodes}
+    pids = sorted((int(pid) for pid in os.listdir("/proc")
+                   if pid.isdigit()), reverse=True) if names else []
+    for pid in pids:
+        for name, _ in files(pid, r"socket:.*"):
+            if name in names:
+                yield names.pop(name), pid
+        if not names:
+            return
+
+
+def label(pid: int) -> str:
+    """Returns a process as people know it."""
+    command, parent = _command(pid), _stat(pid)[0]
+    if re.match(r"ovs-(of|vs|app|dp)ctl$|ovsdb-client$", command):
+        # It is gone in a moment, what runs it is not.
+        return f"{command}, run by {_command(parent)} (pid {parent})"
+    return f"{command} (pid {pid})"
+
+
+def listener(target: str) -> str:
+    """Returns the process of this host that listens at 'target', such as
+    "tcp:127.0.0.1:6653", or ""."""
+    match = re.match(r"(?:tcp|ssl):(\d+\.\d+\.\d+\.\d+):(\d{1,5})$", target)
+    if not match or int(match[2]) > 65535:
+        return ""
+    with contextlib.suppress(OSError), socket.socket() as sock:
+        sock.bind((match[1], 0))        # Fails unless the address is here.
+        port = f":{int(match[2]):04X}"
+        rows = [line.split() for line in _text("/proc/net/tcp").split("\n")]
+        inodes = {int(row[9]) for row in rows if len(row) > 9
+                  and row[3] == "0A" and row[1].endswith(port)}
+        for _, pid in owners(inodes - {0}):
+            return label(pid)
+    return ""
+
+
 class Clients:
     """Who talks to sockets in a directory, seen by looking often."""
 
@@ -152,38 +198,18 @@ class Clients:
             return
         self._resolve({peer for _, peer in found} - self._known.keys())
         for name, peer in found:
-            pid, label, before = self._known.get(peer, (0, "", 0))
+            pid, what, before = self._known.get(peer, (0, "", 0))
             if pid and pid not in self._ours and pid != self.itself:
-                entry = self.seen.setdefault(name, {}).setdefault(label,
-                                                                  [0, 0])
+                entry = self.seen.setdefault(name, {}).setdefault(what, [0, 0])
                 entry[0] += 1
                 entry[1] = max(entry[1], _stat(pid)[1] - before)
 
     def _resolve(self, inodes: Set[int]) -> None:
-        """Finds the processes that have sockets, new ones first: they may be
-        gone in a moment."""
-        names = {f"socket:[{inode}]": inode for inode in inodes}
-        pids = sorted((int(pid) for pid in os.listdir("/proc")
-                       if pid.isdigit()), reverse=True) if names else []
-        for pid in pids:
-            for name, _ in files(pid, r"socket:.*"):
-                if name in names:
-                    parent, ticks = _stat(pid)
-                    self._known[names.pop(name)] = (
-                        pid, self._label(pid, parent), ticks)
-            if not names:
-                return
-
-    @staticmethod
-    def _label(pid: int, parent: int) -> str:
-        command = _command(pid)
-        if re.match(r"ovs-(of|vs|app|dp)ctl$|ovsdb-client$", command):
-            # It is gone in a moment, what runs it is not.
-            return f"{command}, run by {_command(parent)} (pid {parent})"
-        return f"{command} (pid {pid})"
+        for inode, pid in owners(inodes):
+            self._known[inode] = pid, label(pid), _stat(pid)[1]
 
     def of(self, name: str) -> List[str]:
         """Returns who talks to a socket, who has used most of a CPU first."""
         seen = self.seen.get(name, {})
-        return sorted(seen, key=lambda label: (-seen[label][1],
-                                               -seen[label][0], label))
+        return sorted(seen, key=lambda one: (-seen[one][1], -seen[one][0],
+                                             one))

@@ -338,6 +338,12 @@ class Watch:
                     stock.seconds = time.monotonic() - self._start
             if not self.failed:
                 self._show_datapaths(stock.last)
+                if any(name.startswith("system@") for name
+                       in stock.last.get("upcall/show", ())):
+                    for name, count in (("maxconns", "max"),
+                                        ("nconns", "count")):
+                        stock.last.setdefault(
+                            f"dpctl/ct-get-{name}", processes.conntrack(count))
                 stock.samples.append(stock.last.get("memory/show", {}))
             self._read_database()
             if self._database:
@@ -361,6 +367,10 @@ class Watch:
                         return reply
             return ""
 
+        stock.more["listeners"] = {
+            target: processes.listener(target) for rows
+            in stock.rows("Controller").values() for row in rows[-1:]
+            for target in (str(row.get("target")),)}
         for bridge in self._bridges:
             if stock.grown(f"fdb/stats-show {bridge}", "evicted"):
                 stock.more[f"fdb/show {bridge}"] = stocktext.fdb_ports(

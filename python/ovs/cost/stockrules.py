@@ -309,9 +309,10 @@ STOCK_RULES = (
     Rule("conntrack-full", "critical", "connections fail, as connection "
          "tracking is full", "dpctl/ct-get-maxconns, dpctl/ct-get-nconns, "
          "dpctl/ct-stats-show",
-         "Raise it (`dpctl/ct-set-maxconns`), use shorter timeouts, or find "
-         "who opens so many.", LINK, "Connection tracking is full: {n:,} of "
-         "{limit:,} connections{lost}", connections),
+         "Raise it (`dpctl/ct-set-maxconns`, in the kernel `nf_conntrack_max`"
+         "), use shorter timeouts, or find who opens so many.", LINK,
+         "Connection tracking is full: {n:,} of {limit:,} connections{lost}",
+         connections),
     Rule("bfd-flaps", "warning", "", "bfd/show",
          "Packets are lost on the way, or one side is too late: see whether a "
          "thread is starved or stalled, and raise `bfd:min_rx`.", LINK,
