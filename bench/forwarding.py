@@ -237,7 +237,7 @@ class Forwarder(DpdkSwitch):
         ns = n_packets = 0
         for account in json.loads(self.appctl("--format", "json",
                                               "tx/cost-show"))["accounts"]:
-            n_packets += account["counters"]["other"]["packets"]
+            n_packets += account["counters"]["sent"]["packets"]
             if account["stages"]["send"]["count"]:
                 ns += account["events"] * account["stages"]["send"]["mean"]
         return ns / max(n_packets, 1)

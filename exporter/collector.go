@@ -89,7 +89,6 @@ type target struct {
 	refreshes uint64
 	failures  uint64
 	complaint map[string]string // By report, "" for all of them.
-	apart     bool              // Do reports have to be asked for one by one?
 	metrics   []prometheus.Metric
 }
 
@@ -246,7 +245,6 @@ func (t *target) refresh() {
 	metrics, err := t.ask()
 	if err != nil {
 		t.failures++
-		t.apart = false // What is there later may be another daemon.
 	}
 	t.complain("", err)
 	t.read = time.Now()
@@ -316,24 +314,9 @@ func (s socketSource) Call(method string, params ...string) ([]byte, error) {
 
 func (s socketSource) Close() error { return s.conn.Close() }
 
-// together is a Source that has replies to some commands already.
-type together struct {
-	Source
-	replies map[string][]byte
-}
-
-func (s together) Call(method string, params ...string) ([]byte, error) {
-	if reply, ok := s.replies[method]; ok {
-		return reply, nil
-	}
-	return s.Source.Call(method, params...)
-}
-
 // ask returns the metrics of what the daemon replies.  It connects anew each
 // time, so a daemon that has been started again is found.  All reports come in
-// one reply, which takes its main thread less, unless it has no room for all
-// accounts or the daemon can't do so.  An error is of the connection: a report
-// that the daemon refuses is left out.
+// one reply; what is not understood of them is left out.
 func (t *target) ask() ([]prometheus.Metric, error) {
 	options := &t.collector.options
 	ctx, cancel := context.WithTimeout(context.Background(), options.Timeout)
@@ -348,58 +331,30 @@ func (t *target) ask() ([]prometheus.Metric, error) {
 	if options.Threads > 0 {
 		params = append(params, "-thread")
 	}
-	if !t.apart {
-		problem, err := try(source, func(reply []byte) error {
-			replies, err := report.ParseTogether(reply)
-			source = together{source, replies}
-			return err
-		}, report.Together, append(params, report.Names...)...)
-		if err != nil {
-			return nil, err
-		}
-		t.apart = problem != nil
+	reply, err := source.Call(report.Together, params...)
+	if err != nil {
+		return nil, err
+	}
+	replies, err := report.ParseTogether(reply)
+	if err != nil {
+		return nil, err
 	}
 	a := answer{target: t.label(), options: options}
 	for _, name := range report.Names {
-		problem, err := try(source, func(reply []byte) error {
-			show, err := report.ParseShow(reply, name)
-			if err == nil {
-				a.show(show)
+		show, problem := report.ParseShow(replies[name+"/cost-show"], name)
+		if problem == nil {
+			a.show(show)
+			if name == "revalidator" {
+				problem = a.limit(replies["revalidator/cost-limit"])
 			}
-			return err
-		}, name+"/cost-show", params...)
-		if err == nil && problem == nil && name == "revalidator" {
-			problem, err = try(source, a.limit, "revalidator/cost-limit")
-		}
-		if err != nil {
-			return nil, err
 		}
 		a.gauge(descReportUp, boolValue(problem == nil), name)
 		t.complain(name, problem)
 	}
-	problem, err := try(source, a.threads, "cost/threads")
-	if err != nil {
-		return nil, err
-	}
+	problem := a.threads(replies["cost/threads"])
 	a.gauge(descReportUp, boolValue(problem == nil), "threads")
 	t.complain("threads", problem)
 	return a.metrics, nil
-}
-
-// try has 'use' use the reply to a command.  The first error is that of a
-// command that the daemon refuses or of a reply that is not understood, the
-// second one that of a connection that is of no use any more.
-func try(source Source, use func([]byte) error, method string,
-	params ...string) (problem, failure error) {
-	reply, err := source.Call(method, params...)
-	var refusal *unixctl.CommandError
-	switch {
-	case errors.As(err, &refusal):
-		return err, nil
-	case err != nil:
-		return nil, err
-	}
-	return use(reply), nil
 }
 
 func boolValue(b bool) float64 {

@@ -7,14 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -189,8 +187,8 @@ func TestComplete(t *testing.T) {
 				g := f.kind.groups[at]
 				for member, n := range members {
 					metric, of := g.metric, []string{g.label + "=" + member}
-					if own, found := f.kind.counters[[2]string{groupName, member}]; found {
-						metric, of = own.metric, nil
+					if g.label == "" {
+						of = nil
 					}
 					m := metrics.one(t, namespace+metric, append(of, labels...)...)
 					if value(m) != float64(n) {
@@ -220,19 +218,14 @@ func checkHistogram(t *testing.T, what string, h *dto.Histogram, s *report.Stage
 	}
 	last := uint64(0)
 	for _, bucket := range h.Bucket {
-		want := uint64(0)
-		if s.IsTime() {
-			want = s.Histogram.ZeroCount
-			for i, n := range s.Histogram.BucketCounts {
-				if float64(s.Histogram.Offset+i+1)/8 <= math.Log2(bucket.GetUpperBound()) {
-					want += n
-				}
+		want := s.Histogram.ZeroCount
+		for i, n := range s.Histogram.BucketCounts {
+			edge := math.Exp2(float64(s.Histogram.Offset+i+1)/8) * (1 + 1e-15)
+			if !s.IsTime() {
+				edge = math.Floor(1e9 * edge)
 			}
-		} else {
-			for i, n := range s.Histogram.Counts[:len(s.Histogram.Bounds)] {
-				if float64(s.Histogram.Bounds[i]) <= bucket.GetUpperBound() {
-					want += n
-				}
+			if edge <= bucket.GetUpperBound()*(1+1e-12) {
+				want += n
 			}
 		}
 		last = bucket.GetCumulativeCount()
@@ -312,20 +305,6 @@ func TestHistogramEdges(t *testing.T) {
 	}
 }
 
-// Classic bounds of numbers are bounds of the daemon's, so that nothing is
-// rounded.
-func TestNumberBounds(t *testing.T) {
-	var have []uint64 // floor(1e9 * 2^((b - 240) / 8))
-	for b := 0; b <= report.MaxIndex-report.MinIndex; b++ {
-		have = append(have, uint64(math.Floor(1e9*math.Exp2(float64(b-240)/8)*(1+1e-15))))
-	}
-	for _, bound := range numberBounds {
-		if !slices.Contains(have, bound) {
-			t.Errorf("%d is no bound", bound)
-		}
-	}
-}
-
 func TestNames(t *testing.T) {
 	dir := t.TempDir()
 	start(t, dir, 1, fake.Replies(t, "testdata"))
@@ -400,14 +379,8 @@ func TestCache(t *testing.T) {
 		}()
 	}
 	wait.Wait()
-	// set-options, all reports, which this daemon refuses, then a request for
-	// each, and the limit.
 	want := [][]string{{"set-options", "--format", "json"},
-		append([]string{"cost/show", "-hist", "-n", "3"}, report.Names...)}
-	for _, name := range report.Names {
-		want = append(want, []string{name + "/cost-show", "-hist", "-n", "3"})
-	}
-	want = append(want, []string{"revalidator/cost-limit"}, []string{"cost/threads"})
+		{"cost/show", "-hist", "-n", "3"}}
 	if got := d.Commands(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v", got)
 	}
@@ -420,78 +393,6 @@ func TestCache(t *testing.T) {
 	gather(t, c)
 	if n := value(gather(t, c).one(t, "ovs_cost_refreshes_total")); n != 2 {
 		t.Errorf("%v refreshes", n)
-	}
-}
-
-// What a daemon that does so replies for all reports makes the same metrics as
-// replies for each; it is asked for what is missing.
-func TestTogether(t *testing.T) {
-	replies := fake.Replies(t, "testdata")
-	dir := t.TempDir()
-	start(t, dir, 1, replies)
-	want := gather(t, collector(t, Options{RunDir: dir}))
-
-	dir = t.TempDir()
-	var refuse atomic.Bool
-	d := start(t, dir, 1, func(method string, params []string) (string, string) {
-		if method != report.Together || refuse.Load() {
-			return replies(method, params)
-		}
-		var all []string
-		for _, name := range params[3:] {
-			if name != "bridge" {
-				reply, _ := replies(name+"/cost-show", nil)
-				all = append(all, reply)
-			}
-		}
-		limit, _ := replies("revalidator/cost-limit", nil)
-		threads, _ := replies("cost/threads", nil)
-		all = append(all, limit, threads)
-		return `{"version": 1, "replies": [` + strings.Join(all, ",") + "]}", ""
-	})
-	c := collector(t, Options{RunDir: dir})
-	commands := func() (names []string) {
-		for _, command := range d.Commands() {
-			names = append(names, command[0])
-		}
-		return names
-	}
-	got := gather(t, c)
-	for name, family := range want {
-		if strings.HasPrefix(name, "ovs_cost_refresh") {
-			continue
-		}
-		if got[name].String() != family.String() {
-			t.Errorf("%s: %v, not %v", name, got[name], family)
-		}
-	}
-	if len(got) != len(want) {
-		t.Errorf("%d metrics, not %d", len(got), len(want))
-	}
-	first := []string{"set-options", "cost/show", "bridge/cost-show"}
-	if !slices.Equal(commands(), first) {
-		t.Errorf("%v", commands())
-	}
-
-	// Once refused, it is not asked again, until the connection fails.
-	refuse.Store(true)
-	gather(t, c)
-	gather(t, c)
-	n := 0
-	for _, name := range commands() {
-		if name == report.Together {
-			n++
-		}
-	}
-	if n != 2 {
-		t.Errorf("asked %d times", n)
-	}
-	d.Stop()
-	gather(t, c)
-	d = start(t, dir, 2, replies)
-	gather(t, c)
-	if all := commands(); len(all) < 2 || all[1] != report.Together {
-		t.Errorf("%v", all)
 	}
 }
 
@@ -535,11 +436,11 @@ func TestFailures(t *testing.T) {
 	check(0, "connect")
 	d = start(t, dir, 2, fake.Replies(t, "testdata"))
 	d.Cut, d.Hang = 1000, true
-	check(0, "upcall/cost-show: no complete reply within ")
+	check(0, "cost/show: no complete reply within ")
 	d.Stop()
 	d = start(t, dir, 3, fake.Replies(t, "testdata"))
 	d.Cut = 1000
-	check(0, "upcall/cost-show: the daemon closed the connection")
+	check(0, "cost/show: the daemon closed the connection")
 	d.Stop()
 	start(t, dir, 4, fake.Replies(t, "testdata"))
 	check(1, "can be read again")
@@ -554,7 +455,7 @@ func TestReportFails(t *testing.T) {
 		reply, errText := replies(method, params)
 		switch method {
 		case "tx/cost-show":
-			return strings.Replace(reply, `"version":1`, `"version":2`, 1), ""
+			return strings.Replace(reply, `"version":2`, `"version":3`, 1), ""
 		case "netlink/cost-show":
 			return "", "\"netlink/cost-show\" is not a valid command\n"
 		case "bridge/cost-show":
@@ -584,7 +485,8 @@ func TestReportFails(t *testing.T) {
 			t.Errorf("%d %s", got, name)
 		}
 	}
-	for _, want := range []string{"a newer one is needed", "is not a valid command",
+	for _, want := range []string{"a newer one is needed",
+		"netlink/cost-show: not the reply of a cost report",
 		"bridge/cost-show: not the reply of a cost report",
 		"revalidator/cost-limit: not the reply of a cost report",
 		"cost/threads: not the reply of a cost report"} {
@@ -800,9 +702,7 @@ func metricOf(name, prefix string, k *kind) bool {
 	name = strings.TrimPrefix(name, prefix)
 	return name == k.metric+"s_total" || name == k.metric+"_duration_seconds" ||
 		name == k.metric+"_sampled_duration_seconds" ||
-		slices.ContainsFunc(k.groups, func(g group) bool { return g.metric == name }) ||
-		slices.ContainsFunc(slices.Collect(maps.Values(k.counters)),
-			func(n number) bool { return n.metric == name })
+		slices.ContainsFunc(k.groups, func(g group) bool { return g.metric == name })
 }
 
 func commas(n int) string {
@@ -853,7 +753,7 @@ func TestThreads(t *testing.T) {
 	replies := fake.Replies(t, "testdata")
 	start(t, dir, 1, func(method string, params []string) (string, string) {
 		if method == "cost/threads" {
-			return `{"version":1,"report":"cost","command":"threads","threads":` +
+			return `{"version":2,"report":"cost","command":"threads","threads":` +
 				string(threads) + "}", ""
 		}
 		return replies(method, params)
@@ -879,7 +779,8 @@ func TestUnknownMembers(t *testing.T) {
 		stages["later"] = stages["parse"]
 		stages["tokens"] = map[string]any{"unit": "tokens", "sampled": false,
 			"count": 1, "sum": 1,
-			"histogram": map[string]any{"bounds": []int{0}, "counts": []int{0, 1}}}
+			"histogram": map[string]any{"scale": 3, "offset": -240,
+				"bucket_counts": []int{1}}}
 		sum["counters"].(map[string]any)["moods"] = map[string]any{"good": 1}
 		sum["news"] = "none"
 		show["total"] = append(show["total"].([]any), map[string]any{

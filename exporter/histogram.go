@@ -14,21 +14,19 @@ import (
 	"ovs-cost/exporter/report"
 )
 
-// Classic buckets of times have powers of two of a second as their bounds,
-// every eighth edge of ours, from 119 ns to 8 s.
+// Classic buckets have every eighth edge of ours as their bounds, so they are
+// exact: for times, powers of two of a second, from 119 ns to 8 s, for numbers,
+// as many nanoseconds, from 0 to 976,562.
 const (
-	minClassicExp = -23
-	maxClassicExp = 3
+	minTimeExp   = -23
+	maxTimeExp   = 3
+	minNumberExp = -30
+	maxNumberExp = -10
 )
 
 // overflowIndex is the index of a native histogram's last bucket, whose upper
 // bound is infinite.
 const overflowIndex = 1024<<report.Scale + 1
-
-// numberBounds are those of the classic buckets of numbers: every eighth edge
-// of ours, so they are exact.
-var numberBounds = []uint64{0, 1, 3, 7, 14, 29, 59, 119, 238, 476, 953, 1907,
-	3814, 7629, 15258, 30517, 61035, 122070, 244140, 488281, 976562}
 
 // histogram is a prometheus.Metric that never changes.
 type histogram struct {
@@ -56,45 +54,32 @@ func newHistogram(desc *prometheus.Desc, s *report.Stage, created time.Time,
 	}
 	if s.IsTime() {
 		value.SampleSum = proto.Float64(float64(s.Sum) / 1e9)
-		value.Bucket = classicTimes(&s.Histogram)
+		value.Bucket = classic(&s.Histogram, minTimeExp, maxTimeExp)
 		addNative(value, &s.Histogram)
 	} else {
 		value.SampleSum = proto.Float64(float64(s.Sum))
-		value.Bucket = classicNumbers(&s.Histogram)
+		value.Bucket = classic(&s.Histogram, minNumberExp, maxNumberExp)
+		for _, bucket := range value.Bucket {
+			*bucket.UpperBound = math.Floor(*bucket.UpperBound * 1e9)
+		}
 	}
 	return &histogram{desc, prometheus.MakeLabelPairs(desc, labels), value}
 }
 
-func classicBucket(bound float64, count uint64) *dto.Bucket {
-	return &dto.Bucket{UpperBound: proto.Float64(bound),
-		CumulativeCount: proto.Uint64(count)}
-}
-
-func classicTimes(h *report.Histogram) []*dto.Bucket {
-	buckets := make([]*dto.Bucket, 0, maxClassicExp-minClassicExp+1)
+// classic returns the classic buckets with bounds from 2**'exp' to 2**'last' s.
+func classic(h *report.Histogram, exp, last int) []*dto.Bucket {
+	var buckets []*dto.Bucket
 	count := h.ZeroCount
 	next := 0
-	for exp := minClassicExp; exp <= maxClassicExp; exp++ {
+	for ; exp <= last; exp++ {
 		// Bucket i is up to edge offset + i + 1.
 		end := exp<<report.Scale - h.Offset
 		for ; next < end && next < len(h.BucketCounts); next++ {
 			count += h.BucketCounts[next]
 		}
-		buckets = append(buckets, classicBucket(math.Ldexp(1, exp), count))
-	}
-	return buckets
-}
-
-func classicNumbers(h *report.Histogram) []*dto.Bucket {
-	buckets := make([]*dto.Bucket, 0, len(numberBounds))
-	var count uint64
-	next := 0
-	for _, bound := range numberBounds {
-		for next < len(h.Bounds) && h.Bounds[next] <= bound {
-			count += h.Counts[next]
-			next++
-		}
-		buckets = append(buckets, classicBucket(float64(bound), count))
+		buckets = append(buckets, &dto.Bucket{
+			UpperBound:      proto.Float64(math.Ldexp(1, exp)),
+			CumulativeCount: proto.Uint64(count)})
 	}
 	return buckets
 }

@@ -18,12 +18,11 @@ const namespace = "ovs_cost_"
 type group struct {
 	name   string // In a reply.
 	metric string
-	label  string
+	label  string // "" if the group has one counter.
 	help   string
 }
 
-// number is a distribution of numbers, or a counter that has a metric to
-// itself.
+// number is a distribution of numbers.
 type number struct {
 	metric string
 	help   string
@@ -37,9 +36,6 @@ type kind struct {
 	help    string // Events.
 	groups  []group
 	numbers map[string]number
-	// counters are not of a kind with the others of their group, which is
-	// named first.
-	counters map[[2]string]number
 	// ignored are groups and numbers that others tell as well.
 	ignored []string
 }
@@ -71,12 +67,11 @@ var kinds = []kind{
 				"Packets that were not sent, by reason."},
 			{"other", "tx_burst_problems_total", "problem",
 				"Attempts to send to a vhost port again (retries), bursts that a netdev refused (errors)."},
+			{"sent", "tx_packets_total", "",
+				"Packets in all bursts, before segmentation."},
 		},
 		numbers: map[string]number{
 			"packets": {"packets", "Packets in a burst."}},
-		counters: map[[2]string]number{
-			{"other", "packets"}: {"tx_packets_total",
-				"Packets in all bursts, before segmentation."}},
 	},
 	{
 		report: "bridge", name: "iteration", metric: "bridge_iteration",
@@ -159,7 +154,6 @@ type family struct {
 	// Indexed by 1 if sampled, otherwise 0.
 	whole, stages [2]*prometheus.Desc
 	groups        map[string]*prometheus.Desc
-	counters      map[[2]string]*prometheus.Desc
 	numbers       map[string]*[2]*prometheus.Desc
 }
 
@@ -222,13 +216,12 @@ func newFamily(k *kind, l level) *family {
 	if l.infix == "" || l.infix == "account_" {
 		f.groups = map[string]*prometheus.Desc{}
 		for _, g := range k.groups {
+			var more []string
+			if g.label != "" {
+				more = append(more, g.label)
+			}
 			f.groups[g.name] = desc(g.metric, strings.TrimSuffix(g.help, ".")+
-				l.of+".", g.label)
-		}
-		f.counters = map[[2]string]*prometheus.Desc{}
-		for name, n := range k.counters {
-			f.counters[name] = desc(n.metric, strings.TrimSuffix(n.help, ".")+
-				l.of+".")
+				l.of+".", more...)
 		}
 	}
 	return f
@@ -263,9 +256,6 @@ func (f *family) describe(ch chan<- *prometheus.Desc) {
 		}
 	}
 	for _, desc := range f.groups {
-		ch <- desc
-	}
-	for _, desc := range f.counters {
 		ch <- desc
 	}
 	for _, descs := range f.numbers {
@@ -310,8 +300,8 @@ func (f *family) collect(metrics []prometheus.Metric, body *report.Body,
 	for name, members := range body.Counters {
 		if desc := f.groups[name]; desc != nil {
 			for member, n := range members {
-				if own := f.counters[[2]string{name, member}]; own != nil {
-					counter(own, n, labels)
+				if name == "sent" {
+					counter(desc, n, labels)
 				} else {
 					counter(desc, n, with(member))
 				}

@@ -18,7 +18,6 @@
 
 #include "cost-report.h"
 
-#include <ctype.h>
 #include <unistd.h>
 
 #include "cost-clock.h"
@@ -36,19 +35,18 @@
 #define MAX_JSON (2048 * 1024)
 
 #define DEFAULT_ACCOUNTS 20             /* -n */
-#define DEFAULT_SLOWEST 5
-#define DEFAULT_TOP 10
+#define DEFAULT_ROWS 10                 /* -n with -top. */
+
+#define OPTIONS "[-hist] [-thread] [-top] [-slowest N] [-packet] " \
+                "[-last TIME] [-n N]"
 
 /* A command for the worker. */
 struct request {
     const struct cost_report *report;   /* Or NULL if of cost/show. */
-    const struct cost_top *top;         /* If of PREFIX/cost-top. */
     const struct cost_report **reports;
     size_t n_reports;
     struct cost_view view;
-    size_t n_accounts;                  /* -n, or SIZE_MAX for all. */
-    bool empty_too;                     /* Those without events, in text? */
-    size_t n_skip;                      /* -skip */
+    size_t n;                           /* -n, SIZE_MAX for all, or 0. */
     char *name;                         /* Of the account, NULL for all. */
 };
 
@@ -72,7 +70,7 @@ cost_report_json_header(const char *prefix, const char *command,
     struct json *clock = json_object_create();
     struct json *json = json_object_create();
 
-    cost_put_integer(json, "version", 1);
+    cost_put_integer(json, "version", 2);
     json_object_put_string(json, "report", prefix);
     json_object_put_string(json, "command", command);
     cost_put_integer(json, "pid", getpid());
@@ -168,117 +166,56 @@ compare_accounts(const void *a_, const void *b_)
                      cost_account_name(b->account)));
 }
 
-/* Returns the accounts in 'all', those that most time was spent on first. */
-static struct sorted_account *
+/* Sorts 'all', those that most time was spent on first.  Returns the number
+ * of those that are not empty, which come first. */
+static size_t
 sort_accounts(const struct cost_accounts *all)
 {
     struct sorted_account *sorted = xcalloc(all->n, sizeof *sorted);
+    size_t n = 0;
 
     for (size_t i = 0; i < all->n; i++) {
         struct cost_reading reading;
 
         sorted[i].account = all->accounts[i];
+        sorted[i].empty = true;
         if (cost_account_read(all->accounts[i], &all->from, &reading)) {
             struct cost_block *block = cost_book_sum(&reading.total,
                                                      COST_ALL_CLASSES);
 
             sorted[i].n_events = cost_block_events(block);
             sorted[i].empty = cost_book_is_empty(&reading.total);
-            sorted[i].timed_ns
-                = cost_hist_sum(&block->hists[cost_kind_total(reading.kind)]);
+            sorted[i].timed_ns = cost_hist_sum(block->total);
             cost_block_destroy(block);
             cost_reading_uninit(&reading);
         }
+        n += !sorted[i].empty;
         ovsrcu_quiesce();
     }
     if (all->n) {
         qsort(sorted, all->n, sizeof *sorted, compare_accounts);
     }
-    return sorted;
-}
-
-/* Takes the slowest events of the 'n' accounts in 'sorted', see
- * cost_accounts_take_slowest(). */
-static bool
-take_slowest(const struct sorted_account *sorted, size_t n)
-{
-    struct cost_account **accounts = xmalloc(n * sizeof *accounts);
-    bool all;
-
-    for (size_t i = 0; i < n; i++) {
-        accounts[i] = sorted[i].account;
+    for (size_t i = 0; i < all->n; i++) {
+        all->accounts[i] = sorted[i].account;
     }
-    all = cost_accounts_take_slowest(accounts, n);
-    free(accounts);
-    return all;
+    free(sorted);
+    return n;
 }
 
-/* Returns the object that the reply in JSON to 'request' is, but the
- * accounts. */
-static struct json *
-report_to_json(const struct cost_report *report,
-               const struct request *request)
-{
-    struct json *json = cost_report_json_header(
-        report->prefix, request->view.slowest ? "cost-slowest" : "cost-show",
-        report->kinds[0]->config);
-
-    json_object_put(json, "kinds", cost_render_kinds(report));
-    if (request->view.class != COST_ALL_CLASSES) {
-        cost_put_string(json, "class",
-                        cost_class_name(report->kinds[0],
-                                        request->view.class));
-    }
-    return json;
-}
-
-/* Appends to 's' what comes after the accounts from 'start' to 'end', up to
- * 'wanted_end' of which there was no room for. */
+/* Appends 'sums', one for each kind of 'report', to 's', an object, as 'name',
+ * those of no account only if 'all'. */
 static void
-put_rest(struct ds *s, const struct cost_report *report,
-         const struct request *request, const struct cost_accounts *all,
-         const struct sorted_account *sorted, size_t start, size_t end,
-         size_t wanted_end)
+put_sums(struct ds *s, const char *name, const struct cost_report *report,
+         const struct cost_view *view, const struct cost_sum *sums, bool all)
 {
-    size_t length;
-
-    if (end < wanted_end) {
-        ds_put_cstr(s, "no room for ");
-        cost_put_plural(s, wanted_end - end, report->object);
-        ds_put_format(s, " (use -skip %"PRIuSIZE" to see them): ", end);
-        for (size_t i = end; i < wanted_end; i++) {
-            cost_put_name(s, cost_account_name(sorted[i].account), false);
-            ds_put_cstr(s, i + 1 < wanted_end ? ", " : "\n");
+    cost_json_begin(s, name);
+    ds_put_char(s, '[');
+    for (size_t i = 0; i < report->n_kinds; i++) {
+        if (sums[i].n_accounts || all) {
+            cost_put_sum(s, report, view, &sums[i]);
         }
     }
-    if (wanted_end < all->n) {
-        ds_put_cstr(s, "and ");
-        cost_put_count(s, all->n - wanted_end);
-        ds_put_format(s, " more %s%s (use -n or -skip to see more of them)\n",
-                      report->object, all->n - wanted_end == 1 ? "" : "s");
-    }
-    length = s->length;
-    for (size_t i = 0; !request->view.slowest && i < all->n_kinds; i++) {
-        cost_render_deleted(s, report, &request->view, &all->deleted[i]);
-    }
-    if (start == all->n && s->length == length) {
-        ds_put_format(s, "no %s%s\n", all->n ? "more " : "", report->object);
-    }
-}
-
-/* Adds to 'json', the reply to 'request', how long the window is that it is
- * about, if any. */
-static void
-put_last(struct json *json, const struct request *request,
-         long long int have_ms)
-{
-    if (request->view.last_s) {
-        struct json *last = json_object_create();
-
-        cost_put_integer(last, "wanted_ms", request->view.last_s * 1000ULL);
-        cost_put_integer(last, "have_ms", have_ms);
-        json_object_put(json, "last", last);
-    }
+    ds_put_char(s, ']');
 }
 
 /* Appends to 'reply' what 'report' has for 'request'. */
@@ -286,130 +223,129 @@ static void
 put_report(struct unixctl_worker_reply *reply,
            const struct cost_report *report, const struct request *request)
 {
-    struct json *json = reply->json ? report_to_json(report, request) : NULL;
-    struct json *accounts = json ? json_array_create_empty() : NULL;
-    size_t max_length = json ? MAX_JSON : MAX_TEXT;
-    size_t start, end, wanted_end;      /* Of accounts in the reply. */
-    struct sorted_account *sorted;
+    const struct cost_view *view = &request->view;
+    bool text = !reply->json;
     struct ds *s = &reply->body;
-    struct cost_accounts all;
     long long int have_ms = 0;
-    size_t length = 0;
-    bool late = false;
-    bool sums;
+    struct cost_accounts all;
+    size_t begin = s->length;
+    size_t n, wanted;                   /* Accounts in the reply. */
+    bool late;
 
     cost_accounts_get(report->kinds, report->n_kinds, request->name,
-                      request->view.last_s * 1000LL, &all);
+                      view->last_s * 1000LL, &all);
     if (!all.n && request->name) {
         reply->error = no_such_account(report, request->name);
         cost_accounts_put(&all);
-        json_destroy(json);
-        json_destroy(accounts);
         return;
     }
-    sums = json && !request->view.slowest && all.n_kinds;
-    for (size_t i = 0; sums && i < all.n_kinds; i++) {
+    n = sort_accounts(&all);
+    n = (request->n ? request->n
+         : MIN(text ? MAX(n, 1) : all.n, DEFAULT_ACCOUNTS));
+    wanted = n = text && view->top ? 0 : MIN(n, all.n);
+    late = view->n_slowest && !cost_accounts_take_slowest(all.accounts, n);
+
+    if (!text) {
+        struct json *json = cost_report_json_header(
+            report->prefix, "cost-show", report->kinds[0]->config);
+
+        json_to_ds(json, 0, s);
+        json_destroy(json);
+        ds_truncate(s, s->length - 1);
+        cost_json_begin(s, "accounts");
+        ds_put_char(s, '[');
+    }
+    for (size_t i = 0; i < all.n_kinds; i++) {
         all.totals[i].n_accounts = all.deleted[i].n_accounts;
         cost_book_add(&all.totals[i].book, &all.deleted[i].book);
     }
-
-    sorted = sort_accounts(&all);
-    start = MIN(all.n, request->n_skip);
-    end = wanted_end = start + MIN(all.n - start, request->n_accounts);
-    while (!json && !request->empty_too && end > start + 1
-           && sorted[end - 1].empty) {
-        wanted_end = --end;
-    }
-    if (request->view.slowest) {
-        late = !take_slowest(&sorted[start], end - start);
-    }
-    for (size_t i = sums ? 0 : start; i < (sums ? all.n : end); i++) {
+    for (size_t i = 0; i < (all.n_kinds ? all.n : n); i++) {
         struct cost_reading reading;
 
-        if (!cost_account_read(sorted[i].account, &all.from, &reading)) {
+        if (!cost_account_read(all.accounts[i], &all.from, &reading)) {
             continue;
         }
         have_ms = MAX(have_ms, reading.elapsed_ms);
-        if (i >= start && i < end) {
-            struct ds account = DS_EMPTY_INITIALIZER;
+        if (i < n && s->length - begin > (text ? MAX_TEXT : MAX_JSON)) {
+            n = i;
+        } else if (i < n && !text) {
+            cost_put_account(s, report, view, &reading);
+        } else if (i < n) {
+            struct ds json = DS_EMPTY_INITIALIZER;
 
-            cost_render_account(&account, reply->json, report,
-                                &request->view, &reading);
-            length += account.length;
-            /* There is one account at least, so that a client gets ahead. */
-            if (i > start && length > max_length) {
-                end = i;
-            } else if (json) {
-                json_array_add(accounts, cost_serialized(&account));
-            } else {
-                ds_put_buffer(s, account.string, account.length);
-            }
-            ds_destroy(&account);
+            cost_put_account(&json, report, view, &reading);
+            cost_render_account(s, view, reading.kind, &json);
         }
-        if (sums) {
-            struct cost_sum *total = all.totals;
+        for (size_t j = 0; j < all.n_kinds; j++) {
+            struct cost_sum *total = &all.totals[j];
 
-            while (total->book.kind != reading.kind) {
-                total++;
+            if (total->book.kind == reading.kind) {
+                total->n_accounts++;
+                if (reading.cleared) {
+                    total->since_us = MAX(total->since_us, reading.since_us);
+                }
+                cost_book_add(&total->book, &reading.total);
             }
-            total->n_accounts++;
-            if (reading.cleared) {
-                total->since_us = MAX(total->since_us, reading.since_us);
-            }
-            cost_book_add(&total->book, &reading.total);
         }
         cost_reading_uninit(&reading);
         ovsrcu_quiesce();
     }
 
-    if (json) {
-        put_last(json, request, have_ms);
+    if (!text) {
+        ds_put_char(s, ']');
+        cost_json_put(s, "omitted", all.n - n);
+        cost_json_put(s, "elapsed_ms", have_ms);
         if (late) {
-            json_object_put(json, "late", json_boolean_create(true));
+            cost_json_begin(s, "late");
+            ds_put_cstr(s, "true");
         }
-        json_object_put(json, "accounts", accounts);
-        cost_put_integer(json, "omitted", all.n - (end - start));
-        if (end < wanted_end) {
-            struct json *names = json_array_create_empty();
-
-            for (size_t i = end; i < wanted_end; i++) {
-                json_array_add(names, json_string_create(
-                                   cost_account_name(sorted[i].account)));
-            }
-            json_object_put(json, "left_out", names);
+        if (all.n_kinds) {
+            put_sums(s, "deleted", report, view, all.deleted, false);
+            put_sums(s, "total", report, view, all.totals, true);
         }
-        if (sums) {
-            json_object_put(json, "deleted",
-                            cost_render_sums(report, &request->view,
-                                             all.deleted, all.n_kinds,
-                                             false));
-            json_object_put(json, "total",
-                            cost_render_sums(report, &request->view,
-                                             all.totals, all.n_kinds, true));
-        }
-        json_to_ds(json, 0, s);
-        json_destroy(json);
+        ds_put_char(s, '}');
     } else {
         if (late) {
             ds_put_cstr(s, "the latest events are missing, as a thread does "
                         "not rest: try again\n");
         }
-        put_rest(s, report, request, &all, sorted, start, end, wanted_end);
-    }
+        if (n < all.n && !view->top) {
+            ds_put_format(s, "and %"PRIuSIZE" more %s%s (%s)\n", all.n - n,
+                          report->object, all.n - n == 1 ? "" : "s",
+                          n < wanted ? "there is no room for them"
+                          : "use -n to see more of them");
+        }
+        for (size_t i = 0; (i < all.n_kinds
+                            && (view->top || !view->n_slowest)); i++) {
+            const struct cost_sum *sum = view->top ? &all.totals[i]
+                                                   : &all.deleted[i];
+            struct ds json = DS_EMPTY_INITIALIZER;
 
-    free(sorted);
+            cost_put_sum(&json, report, view, sum);
+            if (view->top) {
+                cost_render_top(s, sum->book.kind, &json,
+                                request->n ? request->n : DEFAULT_ROWS);
+            } else {
+                cost_render_deleted(s, report->object, sum->book.kind, &json);
+            }
+        }
+        if (s->length == begin) {
+            ds_put_format(s, "no %s\n", report->object);
+        }
+    }
     cost_accounts_put(&all);
 }
 
 /* Appends what 'cb' returns to 'reply'. */
 static void
-put_more(struct unixctl_worker_reply *reply, cost_report_more_cb *cb)
+put_more(struct unixctl_worker_reply *reply, cost_report_more_cb *cb,
+         int last_s)
 {
     struct ds text = DS_EMPTY_INITIALIZER;
-    struct json *json = cb(reply->json ? &text : &reply->body);
+    struct json *json = cb(last_s, reply->json ? &text : &reply->body);
 
     if (reply->json) {
-        ds_put_char(&reply->body, ',');
+        cost_json_begin(&reply->body, NULL);
         json_to_ds(json, 0, &reply->body);
     }
     json_destroy(json);
@@ -423,98 +359,27 @@ do_show(void *request_, struct unixctl_worker_reply *reply)
     struct ds *s = &reply->body;
     bool all = !request->report;
 
+    request->view.json = reply->json;
     if (reply->json && all) {
-        ds_put_cstr(s, "{\"version\":1,\"replies\":[");
+        ds_put_cstr(s, "{\"version\":2,\"replies\":[");
     }
     for (size_t i = 0; i < request->n_reports; i++) {
         const struct cost_report *report = request->reports[i];
 
-        if (reply->json && i) {
-            ds_put_char(s, ',');
+        if (reply->json && all) {
+            cost_json_begin(s, NULL);
         }
         put_report(reply, report, request);
         if (report->more && all) {
-            put_more(reply, report->more);
+            put_more(reply, report->more, request->view.last_s);
         }
     }
     if (reply->json && all) {
         if (more_reply) {
-            put_more(reply, more_reply);
+            put_more(reply, more_reply, request->view.last_s);
         }
         ds_put_cstr(s, "]}");
     }
-    request_destroy(request);
-}
-
-static void
-do_top(void *request_, struct unixctl_worker_reply *reply)
-{
-    struct request *request = request_;
-    const struct cost_report *report = request->report;
-    const struct cost_top *top = request->top;
-    const struct cost_kind *const *kinds = top->kind ? &top->kind
-                                           : report->kinds;
-    const struct cost_kind *kind = kinds[0];
-    bool sampled = (top->by <= COST_BY_GROUP ? !kind->exact
-                    : kind->n_reasons != 0);
-    struct cost_sketch sum = { .n = 0 };
-    long long int elapsed_ms = 0;
-    struct cost_accounts all;
-
-    cost_accounts_get(kinds, top->kind ? 1 : report->n_kinds, NULL,
-                      request->view.last_s * 1000LL, &all);
-    for (size_t i = 0; i < all.n_kinds; i++) {
-        cost_top_add(&sum, top, &all.deleted[i].book, "deleted");
-    }
-    for (size_t i = 0; i < all.n; i++) {
-        const char *name = cost_account_name(all.accounts[i]);
-        struct cost_reading reading;
-
-        if (!cost_account_read(all.accounts[i], &all.from, &reading)) {
-            continue;
-        }
-        elapsed_ms = MAX(elapsed_ms, reading.elapsed_ms);
-        if (top->by != COST_BY_THREAD) {
-            cost_top_add(&sum, top, &reading.total, name);
-        }
-        for (size_t j = 0; (top->by == COST_BY_THREAD
-                            && j < reading.n_threads); j++) {
-            const struct cost_thread_book *thread = &reading.threads[j];
-
-            cost_top_add(&sum, top, &thread->book, thread->name);
-        }
-        cost_reading_uninit(&reading);
-        ovsrcu_quiesce();
-    }
-
-    if (reply->json) {
-        struct json *json = cost_report_json_header(report->prefix, "cost-top",
-                                                    kind->config);
-        struct ds text = DS_EMPTY_INITIALIZER;
-
-        json_object_put_string(json, "what", top->what);
-        if (sampled) {
-            json_object_put(json, "sampled", json_boolean_create(true));
-        }
-        cost_put_integer(json, "elapsed_ms", elapsed_ms);
-        put_last(json, request, elapsed_ms);
-        cost_render_top(&text, json, top, &sum, request->n_skip,
-                        request->n_accounts);
-        json_to_ds(json, 0, &reply->body);
-        json_destroy(json);
-        ds_destroy(&text);
-    } else {
-        cost_put_name(&reply->body, (all.n == 1
-                                     ? cost_account_name(all.accounts[0])
-                                     : "all"), false);
-        ds_put_format(&reply->body, ": %ss by %s in %.1f s%s\n",
-                      kind->event, top->what, elapsed_ms / 1000.0,
-                      sampled ? ", from samples" : "");
-        cost_render_top(&reply->body, NULL, top, &sum, request->n_skip,
-                        request->n_accounts);
-    }
-    cost_sketch_uninit(&sum);
-    cost_accounts_put(&all);
     request_destroy(request);
 }
 
@@ -528,6 +393,18 @@ do_clear(void *request_, struct unixctl_worker_reply *reply)
         && request->name) {
         reply->error = no_such_account(report, request->name);
     }
+    request_destroy(request);
+}
+
+/* Replies the definition of each number, in JSON whatever the format. */
+static void
+do_describe(void *request, struct unixctl_worker_reply *reply)
+{
+    ds_put_cstr(&reply->body, "{\"version\":2,\"reports\":[");
+    for (size_t i = 0; i < n_reports; i++) {
+        cost_put_definitions(&reply->body, reports[i]);
+    }
+    ds_put_cstr(&reply->body, "]}");
     request_destroy(request);
 }
 
@@ -559,60 +436,44 @@ parse_option(struct request *request, const char *option, const char *arg,
              bool *uses_arg)
 {
     const struct cost_report *report = request->report;
-    bool show = !request->view.slowest;
-    bool class = show && report;
-    bool packet = !show && !request->top && report->put_packet;
-    unsigned int value;
+    struct cost_view *view = &request->view;
+    unsigned int value = 0;
 
-    *uses_arg = true;
-    if (show && !strcmp(option, "-a")) {
-        request->view.all = request->empty_too = true;
-        *uses_arg = false;
-    } else if (show && !strcmp(option, "-hist")) {
-        request->view.histograms = true;
-        *uses_arg = false;
-    } else if (show && !strcmp(option, "-thread")) {
-        request->view.threads = true;
-        *uses_arg = false;
-    } else if (class && !strcmp(option, "-class")) {
-        if (request->view.class != COST_ALL_CLASSES) {
-            return xstrdup("only one -class may be given");
-        } else if (!arg) {
-            return xasprintf("-class needs an argument (%s)",
-                             report->class_help);
-        } else if (!class_from_string(report->kinds[0], arg,
-                                      &request->view.class)) {
-            return xasprintf("no class \"%s\" (a class is %s)", arg,
-                             report->class_help);
-        }
-    } else if (packet && !strcmp(option, "-packet")) {
-        request->view.packets = true;
-        *uses_arg = false;
-    } else if (!strcmp(option, "-last")) {
-        return cost_report_parse_last(arg, &request->view.last_s);
-    } else if (!strcmp(option, "-n")) {
-        request->empty_too = true;
-        if (!arg) {
-            return xstrdup("-n needs an argument (a number, or \"all\")");
-        } else if (!strcmp(arg, "all")) {
-            request->n_accounts = SIZE_MAX;
-        } else if (str_to_uint(arg, 10, &value) && value) {
-            request->n_accounts = value;
-        } else {
-            return xasprintf("\"%s\" is neither a positive number nor "
-                             "\"all\"", arg);
-        }
-    } else if (!strcmp(option, "-skip")) {
-        if (!arg || !str_to_uint(arg, 10, &value)) {
-            return xstrdup("-skip needs a number as its argument");
-        }
-        request->n_skip = value;
+    *uses_arg = false;
+    if (!strcmp(option, "-hist")) {
+        view->histograms = true;
+    } else if (!strcmp(option, "-thread")) {
+        view->threads = true;
+    } else if (!strcmp(option, "-top")) {
+        view->top = true;
+    } else if (!strcmp(option, "-packet")) {
+        view->packets = true;
     } else {
-        return xasprintf("unknown option \"%s\" (options are %s%s%s-last "
-                         "TIME, -n N and -skip N)", option,
-                         show ? "-a, -hist, -thread, " : "",
-                         class ? "-class CLASS, " : "",
-                         packet ? "-packet, " : "");
+        *uses_arg = true;
+        if (arg) {
+            str_to_uint(arg, 10, &value);
+        }
+        if (report && !strcmp(option, "-class")) {
+            return (!arg ? xasprintf("-class needs an argument (%s)",
+                                     report->class_help)
+                    : !class_from_string(report->kinds[0], arg, &view->class)
+                    ? xasprintf("no class \"%s\" (a class is %s)", arg,
+                                report->class_help)
+                    : NULL);
+        } else if (!strcmp(option, "-last")) {
+            return cost_report_parse_last(arg, &view->last_s);
+        } else if (!strcmp(option, "-slowest")) {
+            view->n_slowest = value;
+            return (value && value <= COST_MAX_SLOWEST ? NULL
+                    : xasprintf("-slowest needs a number between 1 and %d",
+                                COST_MAX_SLOWEST));
+        } else if (!strcmp(option, "-n")) {
+            request->n = arg && !strcmp(arg, "all") ? SIZE_MAX : value;
+            return (request->n ? NULL
+                    : xstrdup("-n needs a positive number or \"all\""));
+        }
+        return xasprintf("unknown option \"%s\" (options are %s%s)", option,
+                         report ? "[-class CLASS] " : "", OPTIONS);
     }
     return NULL;
 }
@@ -637,62 +498,35 @@ parse_report(struct request *request, const char *name)
     return ds_steal_cstr(&s);
 }
 
-/* Parses the arguments of PREFIX/cost-show or PREFIX/cost-slowest, which may
- * have a number first, or, if 'request' is for no report alone, of cost/show.
- * Returns NULL if successful, otherwise an error message that the caller must
- * free. */
+/* Parses the arguments of PREFIX/cost-show, or of cost-clear unless 'options'
+ * are allowed, or, if 'request' is for no report alone, of cost/show.  Returns
+ * NULL if successful, otherwise an error message that the caller must free. */
 static char *
-parse_request(struct request *request, int argc, const char *argv[])
+parse_request(struct request *request, int argc, const char *argv[],
+              bool options)
 {
-    size_t n_names = 0, n_max = request->view.slowest ? 2 : 1;
-    const char *names[2];
-    bool options = true;
-    bool number = false;
+    bool only_name = false;
+    char *error = NULL;
 
     request->reports = xmalloc((argc + n_reports) * sizeof *reports);
-    for (int i = 1; i < argc; i++) {
-        if (options && request->report && !strcmp(argv[i], "--")) {
-            options = false;
-            /* Only a name may follow. */
-            n_max = MIN(n_max, n_names + 1);
-        } else if (options && argv[i][0] == '-') {
-            const char *arg = i + 1 < argc ? argv[i + 1] : NULL;
+    for (int i = 1; i < argc && !error; i++) {
+        if (request->report && !only_name && !strcmp(argv[i], "--")) {
+            only_name = true;
+        } else if (options && !only_name && argv[i][0] == '-') {
             bool uses_arg;
-            char *error = parse_option(request, argv[i], arg, &uses_arg);
 
-            if (error) {
-                return error;
-            }
+            error = parse_option(request, argv[i],
+                                 i + 1 < argc ? argv[i + 1] : NULL, &uses_arg);
             i += uses_arg;
         } else if (!request->report) {
-            char *error = parse_report(request, argv[i]);
-
-            if (error) {
-                return error;
-            }
-        } else if (n_names >= n_max) {
-            return xasprintf("only one %s may be named, not \"%s\" and "
-                             "\"%s\"", request->report->object,
-                             names[n_names - 1], argv[i]);
+            error = parse_report(request, argv[i]);
+        } else if (request->name) {
+            error = xasprintf("only one %s may be named, not \"%s\" and "
+                              "\"%s\"", request->report->object,
+                              request->name, argv[i]);
         } else {
-            if (request->view.slowest && options && !n_names) {
-                number = isdigit((unsigned char) argv[i][0]);
-            }
-            names[n_names++] = argv[i];
+            request->name = xstrdup(argv[i]);
         }
-    }
-
-    if (number || n_names == 2) {
-        unsigned int n;
-
-        if (!str_to_uint(names[0], 10, &n) || n < 1 || n > COST_MAX_SLOWEST) {
-            return xasprintf("\"%s\" is not a number between 1 and %d",
-                             names[0], COST_MAX_SLOWEST);
-        }
-        request->view.n_slowest = n;
-        request->name = n_names == 2 ? xstrdup(names[1]) : NULL;
-    } else {
-        request->name = n_names ? xstrdup(names[0]) : NULL;
     }
     if (request->report) {
         request->reports[request->n_reports++] = request->report;
@@ -700,28 +534,20 @@ parse_request(struct request *request, int argc, const char *argv[])
         memcpy(request->reports, reports, n_reports * sizeof *reports);
         request->n_reports = n_reports;
     }
-    return NULL;
+    return error;
 }
 
-/* Creates and returns a new request for 'report', or NULL, of everything. */
-static struct request *
-request_create(const struct cost_report *report, bool slowest)
+/* Has the worker do the command, of 'report', or NULL, of all of them. */
+static void
+submit(struct unixctl_conn *conn, int argc, const char *argv[],
+       const struct cost_report *report, unixctl_worker_cb *cb)
 {
     struct request *request = xzalloc(sizeof *request);
+    char *error;
 
     request->report = report;
-    request->view.slowest = slowest;
     request->view.class = COST_ALL_CLASSES;
-    request->n_accounts = DEFAULT_ACCOUNTS;
-    request->view.n_slowest = DEFAULT_SLOWEST;
-    return request;
-}
-
-/* Has the worker do 'request', unless there is an 'error' in it. */
-static void
-submit(struct unixctl_conn *conn, struct request *request, char *error,
-       unixctl_worker_cb *cb)
-{
+    error = parse_request(request, argc, argv, cb != do_clear);
     if (error) {
         unixctl_command_reply_error(conn, error);
         free(error);
@@ -735,153 +561,21 @@ static void
 cost_show(struct unixctl_conn *conn, int argc, const char *argv[],
           void *report)
 {
-    struct request *request = request_create(report, false);
-
-    submit(conn, request, parse_request(request, argc, argv), do_show);
-}
-
-static void
-cost_slowest(struct unixctl_conn *conn, int argc, const char *argv[],
-             void *report)
-{
-    struct request *request = request_create(report, true);
-
-    submit(conn, request, parse_request(request, argc, argv), do_show);
-}
-
-static void
-cost_top(struct unixctl_conn *conn, int argc, const char *argv[],
-         void *report_)
-{
-    const struct cost_report *report = report_;
-    struct request *request = request_create(report, true);
-    char *error = NULL;
-    bool uses_arg;
-
-    request->top = report->tops;
-    request->n_accounts = DEFAULT_TOP;
-    for (int i = 1; i < argc && !error; i++) {
-        if (argv[i][0] == '-') {
-            error = parse_option(request, argv[i],
-                                 i + 1 < argc ? argv[i + 1] : NULL, &uses_arg);
-            i += uses_arg;
-            continue;
-        }
-        request->top = report->tops;
-        while (request->top < report->tops + report->n_tops
-               && strcmp(argv[i], request->top->what)) {
-            request->top++;
-        }
-        if (request->top == report->tops + report->n_tops) {
-            struct ds s = DS_EMPTY_INITIALIZER;
-
-            ds_put_format(&s, "no list \"%s\" (there are", argv[i]);
-            for (size_t j = 0; j < report->n_tops; j++) {
-                ds_put_format(&s, "%s %s", j ? "," : "", report->tops[j].what);
-            }
-            ds_put_char(&s, ')');
-            error = ds_steal_cstr(&s);
-        }
-    }
-    submit(conn, request, error, do_top);
+    submit(conn, argc, argv, report, do_show);
 }
 
 static void
 cost_clear(struct unixctl_conn *conn, int argc, const char *argv[],
            void *report)
 {
-    struct request *request = request_create(report, false);
-    char *error = NULL;
-
-    if (argc > 1 && !strcmp(argv[1], "--")) {
-        argc--;
-        argv++;
-    }
-    if (argc > 2) {
-        error = xasprintf("only one %s may be named, not \"%s\" and \"%s\"",
-                          request->report->object, argv[1], argv[2]);
-    } else if (argc > 1) {
-        request->name = xstrdup(argv[1]);
-    }
-    submit(conn, request, error, do_clear);
+    submit(conn, argc, argv, report, do_clear);
 }
 
-/* Returns 'n' 'columns' of 'kind', which are stages or counters, as a JSON
- * array. */
-static struct json *
-columns_to_json(const struct cost_kind *kind,
-                const struct cost_column *columns, size_t n)
-{
-    struct json *array = json_array_create_empty();
-    bool stages = columns == kind->stages;
-
-    for (size_t i = 0; i < n; i++) {
-        const struct cost_column *column = &columns[i];
-        struct json *json;
-
-        json = json_object_create();
-        json_object_put_string(json, "name", column->name);
-        json_object_put_string(json, "help", column->help);
-        if (stages) {
-            json_object_put_string(json, "unit",
-                                   column->unit ? column->unit : "ns");
-            json_object_put(json, "sampled", json_boolean_create(
-                                cost_stage_is_sampled(kind, i)));
-            json_object_put(json, "apart", json_boolean_create(
-                                (column->flags & COST_APART) != 0));
-            json_object_put(json, "optional", json_boolean_create(
-                                (column->flags & COST_OPTIONAL) != 0));
-        } else {
-            json_object_put_string(json, "group", column->unit);
-            json_object_put(json, "lost", json_boolean_create(
-                                (column->flags & COST_LOST) != 0));
-        }
-        json_array_add(array, json);
-    }
-    return array;
-}
-
-/* "cost/describe": what all reports have, in JSON whatever the format. */
 static void
-cost_describe(struct unixctl_conn *conn, int argc OVS_UNUSED,
-              const char *argv[] OVS_UNUSED, void *aux OVS_UNUSED)
+cost_describe(struct unixctl_conn *conn, int argc, const char *argv[],
+              void *aux OVS_UNUSED)
 {
-    struct json *array = json_array_create_empty();
-    struct json *json = json_object_create();
-
-    for (size_t i = 0; i < n_reports; i++) {
-        const struct cost_report *report = reports[i];
-        struct json *kinds = json_array_create_empty();
-        struct json *object = json_object_create();
-
-        for (size_t j = 0; j < report->n_kinds; j++) {
-            const struct cost_kind *kind = report->kinds[j];
-            struct json *member = json_object_create();
-
-            json_object_put_string(member, "event", kind->event);
-            json_object_put(member, "stages", columns_to_json(
-                                kind, kind->stages, kind->n_stages));
-            json_object_put(member, "counters", columns_to_json(
-                                kind, kind->counters, kind->n_counters));
-            json_array_add(kinds, member);
-        }
-        json_object_put_string(object, "report", report->prefix);
-        json_object_put_string(object, "object", report->object);
-        json_object_put_string(object, "classes", report->class_help);
-        json_object_put(object, "kinds", kinds);
-        json_array_add(array, object);
-    }
-    cost_put_integer(json, "version", 1);
-    json_object_put(json, "reports", array);
-    if (unixctl_command_get_output_format(conn) == UNIXCTL_OUTPUT_FMT_JSON) {
-        unixctl_command_reply_json(conn, json);
-    } else {
-        char *text = json_to_string(json, JSSF_PRETTY);
-
-        unixctl_command_reply(conn, text);
-        free(text);
-        json_destroy(json);
-    }
+    submit(conn, argc, argv, NULL, do_describe);
 }
 
 /* See lib/cost-report.h. */
@@ -909,10 +603,8 @@ cost_report_register(const struct cost_report *report)
 {
     if (!start_us) {
         start_us = time_wall_usec();
-        unixctl_command_register("cost/show",
-                                 "[-a] [-hist] [-thread] [-last TIME] "
-                                 "[-n N] [-skip N] [REPORT...]", 0, INT_MAX,
-                                 cost_show, NULL);
+        unixctl_command_register("cost/show", OPTIONS " [REPORT...]", 0,
+                                 INT_MAX, cost_show, NULL);
         unixctl_command_register("cost/describe", "", 0, 0, cost_describe,
                                  NULL);
     }
@@ -925,18 +617,7 @@ cost_report_register(const struct cost_report *report)
     reports[n_reports++] = report;
     cost_config_register(report->kinds[0]->config);
     register_command(report, "cost-show",
-                     "[-a] [-hist] [-thread] [-class CLASS] [-last TIME] "
-                     "[-n N] [-skip N] [--] [NAME]", INT_MAX, cost_show);
+                     "[-class CLASS] " OPTIONS " [--] [NAME]", INT_MAX,
+                     cost_show);
     register_command(report, "cost-clear", "[--] [NAME]", 2, cost_clear);
-    register_command(report, "cost-slowest",
-                     report->put_packet
-                     ? "[-packet] [-last TIME] [-n N] [-skip N] [COUNT] [--] "
-                       "[NAME]"
-                     : "[-last TIME] [-n N] [-skip N] [COUNT] [--] [NAME]",
-                     INT_MAX, cost_slowest);
-    if (report->n_tops) {
-        register_command(report, "cost-top",
-                         "[-last TIME] [-n N] [-skip N] [WHAT]", INT_MAX,
-                         cost_top);
-    }
 }

@@ -22,11 +22,10 @@
 /* Cost reports.
  * =============
  *
- * This is the reporting layer of lib/cost.h: the commands PREFIX/cost-show,
- * cost-slowest, cost-top (of reports that have 'tops') and cost-clear, in text
- * and JSON, for any kind of account; cost/show, which has several reports in
- * one reply (every request takes the main thread some iterations of its loop);
- * and cost/describe, which has the columns of all reports.
+ * The commands PREFIX/cost-show and cost-clear for any kind of account;
+ * cost/show, which has several reports in one reply (every request takes the
+ * main thread some iterations of its loop); and cost/describe, which defines
+ * the columns of all reports.
  *
  * The main thread parses the commands, and looks up the names of ports when
  * the worker asks it to.  The worker (see unixctl-worker.h) reads one account
@@ -36,9 +35,8 @@
 
 void cost_report_register(const struct cost_report *);
 
-/* Adds to the reply of cost/show in JSON that of the command that is about no
- * account: there is one at most.  The worker calls 'cb', which returns an
- * object. */
+/* Adds to the reply of cost/show that of the command that is about no account:
+ * there is one at most. */
 void cost_report_add_reply(cost_report_more_cb *);
 
 /* For other commands. */

@@ -402,7 +402,8 @@ decrease(uint64_t *n, uint64_t old)
 /* Makes 'sketch' what has been counted since it was 'old'.  What a key may
  * have, and its error, never decrease; the error only increases when the key
  * gets a row again.  So the differences are a bound and its error, too, and
- * exact for a key that has kept its row.  Maxima stay. */
+ * exact for a key that has kept its row.  A maximum that was there before need
+ * not be one of the difference: it becomes UINT64_MAX. */
 void
 cost_sketch_subtract(struct cost_sketch *sketch, const struct cost_sketch *old)
 {
@@ -424,6 +425,8 @@ cost_sketch_subtract(struct cost_sketch *sketch, const struct cost_sketch *old)
         row.error = MIN(row.error, row.events);
         decrease(&row.n_samples, before->n_samples);
         decrease(&row.time_ns, before->time_ns);
+        row.max_ns = (!row.events ? 0
+                      : row.max_ns > before->max_ns ? row.max_ns : UINT64_MAX);
         decrease(&row.lost, before->lost);
         if (row.events || row.lost) {
             sketch->rows[n++] = row;

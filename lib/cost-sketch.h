@@ -41,8 +41,7 @@ struct ds;
  * sample stands for.  Losses are all counted.
  *
  * A thread counts in a 'struct cost_keys'.  A 'struct cost_sketch' is a copy,
- * or a sum of copies, or a difference of two, in which 'max_ns' is still that
- * of all the time.
+ * or a sum of copies, or a difference of two.
  *
  *
  * Thread-safety
@@ -80,7 +79,8 @@ struct cost_row {
     uint64_t error;
     uint64_t n_samples;                 /* That 'events' - 'error' are from. */
     uint64_t time_ns;                   /* Of 'events' - 'error'. */
-    uint64_t max_ns;                    /* Of the samples. */
+    uint64_t max_ns;                    /* Of the samples, UINT64_MAX if it is
+                                         * not known. */
     uint64_t lost;                      /* Not among 'events'. */
     char name[COST_TEXT_MAX];
     char group[COST_TEXT_MAX];

@@ -822,9 +822,9 @@ cost_threads_to_json(int window_s, struct ds *s)
 }
 
 static struct json *
-add_reply(struct ds *s)
+add_reply(int last_s, struct ds *s)
 {
-    return cost_threads_to_json(60, s);
+    return cost_threads_to_json(last_s ? last_s : 60, s);
 }
 
 static void

@@ -348,10 +348,10 @@ get_message(const struct details *d)
             : NULL);
 }
 
-/* Appends to 's', and adds to 'json', what a slow call was about. */
+/* Adds to 'json' what a slow call was about. */
 void
 nl_cost_put_details(const char *account OVS_UNUSED, const uint64_t *words,
-                    struct ds *s, struct json *json)
+                    bool packet OVS_UNUSED, struct json *json)
 {
     const struct details *d = (const void *) words;
     char *message = get_message(d);
@@ -366,23 +366,13 @@ nl_cost_put_details(const char *account OVS_UNUSED, const uint64_t *words,
         cost_put_integer(json, "command", d->command);
     }
     if (message) {
-        ds_put_cstr(s, message);
-        json_object_put(json, "message", json_string_create_nocopy(message));
-    } else {
-        ds_put_format(s, "nlmsg_type %"PRIu16, d->type);
-        if (d->command) {
-            ds_put_format(s, ", command %"PRIu8, d->command);
-        }
+        cost_put_string(json, "message", message);
     }
     if (d->ifindex) {
         cost_put_integer(json, "ifindex", d->ifindex);
     }
     if (device) {
-        ds_put_cstr(s, ", device ");
-        cost_put_name(s, device, false);
         json_object_put_string(json, "device", device);
-    } else if (d->ifindex) {
-        ds_put_format(s, ", ifindex %"PRIu32, d->ifindex);
     }
 }
 

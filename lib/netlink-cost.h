@@ -103,7 +103,7 @@ void nl_cost_received(struct nl_cost *, int error, const struct ofpbuf *);
 void nl_cost_stop(struct nl_cost *, int error);
 
 void nl_cost_put_details(const char *account, const uint64_t *words,
-                         struct ds *, struct json *);
+                         bool packet, struct json *);
 void nl_cost_define_family(uint16_t type, const char *name);
 
 void nl_cost_init(void);

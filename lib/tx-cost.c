@@ -20,6 +20,7 @@
 
 #include "cost-report.h"
 #include "openvswitch/dynamic-string.h"
+#include "openvswitch/json.h"
 
 /* Classes: tx queues.  The last one stands for all others, too. */
 #define N_CLASSES 64
@@ -187,39 +188,29 @@ tx_cost_end__(struct tx_cost *tx, enum tx_cost_counter reason,
 
 static void
 put_details(const char *account OVS_UNUSED, const uint64_t *details,
-            struct ds *s, struct json *json)
+            bool packet OVS_UNUSED, struct json *json)
 {
-    uint64_t n = details[DETAIL_PACKETS];
-
-    ds_put_format(s, "%"PRIu64" packet%s", n, n == 1 ? "" : "s");
-    if (details[DETAIL_DROPPED]) {
-        ds_put_format(s, ", %"PRIu64" dropped", details[DETAIL_DROPPED]);
-    }
-    cost_put_integer(json, "packets", n);
+    cost_put_integer(json, "packets", details[DETAIL_PACKETS]);
     cost_put_integer(json, "dropped", details[DETAIL_DROPPED]);
 }
 
 static void
-put_derived(const struct cost_block *block, struct ds *s, struct json *json)
+put_derived(const struct cost_block *block, struct json *json)
 {
     double packets = cost_hist_mean(&block->hists[TX_COST_PACKETS]);
+    double send_ns = cost_hist_mean(&block->hists[TX_COST_SEND]);
     uint32_t mult;
     int source;
 
     atomic_read_relaxed(&cost_clock.source, &source);
     atomic_read_relaxed(&cost_clock.mult, &mult);
-    if (source == COST_CLOCK_TSC && packets) {
-        double cycles = (cost_hist_mean(&block->hists[TX_COST_SEND])
-                         * (1u << COST_CLOCK_SHIFT) / mult);
+    if (source == COST_CLOCK_TSC && packets && send_ns) {
+        double cycles = send_ns * (1u << COST_CLOCK_SHIFT) / mult;
 
-        if (cycles) {
-            ds_put_cstr(s, "  send (tsc cycles):  ");
-            cost_put_derived(s, json, "tsc_cycles_per_burst", cycles);
-            ds_put_cstr(s, " per burst  ");
-            cost_put_derived(s, json, "tsc_cycles_per_packet",
-                                    cycles / packets);
-            ds_put_cstr(s, " per packet\n");
-        }
+        json_object_put(json, "tsc_cycles_per_burst",
+                        json_real_create(cycles));
+        json_object_put(json, "tsc_cycles_per_packet",
+                        json_real_create(cycles / packets));
     }
 }
 
@@ -228,15 +219,12 @@ void
 tx_cost_register(void)
 {
     static const struct cost_kind *const kinds[] = { &tx_cost_kind };
-    static const struct cost_top top = { "port", .by = COST_BY_ACCOUNT };
     static const struct cost_report report = {
         .prefix = "tx",
         .object = "port",
         .kinds = kinds,
         .n_kinds = ARRAY_SIZE(kinds),
         .class_help = "txq0 to txq62 or txq63+",
-        .tops = &top,
-        .n_tops = 1,
         .put_details = put_details,
         .put_derived = put_derived,
     };

@@ -78,7 +78,7 @@ enum tx_cost_stage { TX_COST_STAGES(COST_ENUM) };
            "Sending to a vhost port was tried again: its ring was full.")   \
     COLUMN(TX_COST_ERRORS, "errors", "other", 0,                            \
            "The netdev refused the burst.")                                 \
-    COLUMN(TX_COST_SENT, "packets", "other", 0,                             \
+    COLUMN(TX_COST_SENT, "packets", "sent", 0,                              \
            "Packets in all bursts, before segmentation.")
 
 enum tx_cost_counter {

@@ -448,47 +448,30 @@ format_flow(const struct flow *flow, struct ds *s)
 
 static void
 put_details(const char *account OVS_UNUSED, const uint64_t *words,
-            struct ds *s, struct json *json)
+            bool packet, struct json *json)
 {
     const struct upcall_cost_details *details = (const void *) words;
-    uint32_t port_no = odp_to_u32(details->flow.in_port.odp_port);
-    size_t flow;
-
-    ds_put_format(s, "dp port %"PRIu32, port_no);
-    cost_put_integer(json, "dp_port", port_no);
-    if (details->port_name[0]) {
-        ds_put_cstr(s, " (");
-        cost_put_name(s, details->port_name, false);
-        ds_put_char(s, ')');
-        json_object_put_string(json, "port_name", details->port_name);
-    }
-    ds_put_format(s, ", %"PRIu32" bytes\n     ", details->packet_len);
-    cost_put_integer(json, "packet_bytes", details->packet_len);
-    flow = s->length;
-    format_flow(&details->flow, s);
-    json_object_put_string(json, "flow", ds_cstr(s) + flow);
-}
-
-static void
-put_packet(const uint64_t *words, struct ds *s, struct json *json)
-{
-    const struct upcall_cost_details *details = (const void *) words;
-    struct ds hex = DS_EMPTY_INITIALIZER;
+    struct ds s = DS_EMPTY_INITIALIZER;
     bool keep;
 
+    cost_put_integer(json, "dp_port",
+                     odp_to_u32(details->flow.in_port.odp_port));
+    if (details->port_name[0]) {
+        json_object_put_string(json, "port_name", details->port_name);
+    }
+    cost_put_integer(json, "packet_bytes", details->packet_len);
+    format_flow(&details->flow, &s);
+    cost_put_string(json, "flow", ds_steal_cstr(&s));
+
     atomic_read_relaxed(&upcall_cost_packets, &keep);
-    if (!keep || !details->n_kept) {
-        ds_put_cstr(s, "\n      packet not kept (see other_config:"
-                    "cost-packets)");
-        return;
+    if (packet && keep && details->n_kept) {
+        for (size_t i = 0; i < details->n_kept; i++) {
+            ds_put_format(&s, "%02x", details->packet[i]);
+        }
+        cost_put_string(json, "packet", ds_steal_cstr(&s));
+        json_object_put(json, "ethernet", json_boolean_create(
+                            details->flow.packet_type == htonl(PT_ETH)));
     }
-    for (size_t i = 0; i < details->n_kept; i++) {
-        ds_put_format(&hex, "%02x", details->packet[i]);
-    }
-    ds_put_format(s, "\n      %s", ds_cstr(&hex));
-    cost_put_string(json, "packet", ds_steal_cstr(&hex));
-    json_object_put(json, "ethernet", json_boolean_create(
-                        details->flow.packet_type == htonl(PT_ETH)));
 }
 
 /* Applies "cost-packets" from 'other_config', the column in the Open_vSwitch
@@ -508,14 +491,6 @@ upcall_cost_init(void)
         &upcall_cost_netdev_kind,
         &upcall_cost_kernel_kind,
     };
-    static const struct cost_top tops[] = {
-        { .what = "port", .by = COST_BY_KEY, .list = UPCALL_COST_PORT,
-          .group = "bridge" },
-        { .what = "rule", .by = COST_BY_KEY, .list = UPCALL_COST_RULE },
-        { .what = "bridge", .by = COST_BY_GROUP, .list = UPCALL_COST_PORT },
-        { .what = "class", .by = COST_BY_KEY, .list = UPCALL_COST_FEATURES },
-        { .what = "thread", .by = COST_BY_THREAD },
-    };
     static const struct cost_report report = {
         .prefix = "upcall",
         .object = "datapath",
@@ -523,10 +498,7 @@ upcall_cost_init(void)
         .n_kinds = ARRAY_SIZE(kinds),
         .class_help = "miss, slow-path, controller, sflow, ipfix, sample, bad "
                       "or unknown",
-        .tops = tops,
-        .n_tops = ARRAY_SIZE(tops),
         .put_details = put_details,
-        .put_packet = put_packet,
     };
 
     cost_report_register(&report);

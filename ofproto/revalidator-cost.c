@@ -429,16 +429,15 @@ revalidator_cost_limit_set(struct revalidator_cost *cost,
 
 static void
 put_details(const char *account OVS_UNUSED, const uint64_t *details,
-            struct ds *s, struct json *json)
+            bool packet OVS_UNUSED, struct json *json)
 {
-    ds_put_format(s, "%"PRIu64" flows in the datapath", *details);
     cost_put_integer(json, "datapath_flows", *details);
 }
 
 /* Returns each datapath's flow limit and its latest moves in JSON, and appends
  * the same to the text 's'. */
 static struct json *
-report_limits(struct ds *s)
+report_limits(int last_s OVS_UNUSED, struct ds *s)
 {
     struct json *json = cost_report_json_header("revalidator", "cost-limit",
                                                 &config);
@@ -496,7 +495,7 @@ show_limit(struct unixctl_conn *conn, int argc OVS_UNUSED,
            const char *argv[] OVS_UNUSED, void *aux OVS_UNUSED)
 {
     struct ds s = DS_EMPTY_INITIALIZER;
-    struct json *json = report_limits(&s);
+    struct json *json = report_limits(0, &s);
 
     if (unixctl_command_get_output_format(conn) == UNIXCTL_OUTPUT_FMT_JSON) {
         unixctl_command_reply_json(conn, json);

@@ -105,19 +105,18 @@ class Stress:
 
         def read() -> None:
             report = random.choice(REPORTS)
+            options = random.sample(["-hist", "-thread", "-top"],
+                                    random.randrange(4))
             if random.random() < 0.3:
-                switch.command(f"{report}/cost-slowest", "-n", "all", "16")
-            else:
-                options = random.sample(["-hist", "-thread"],
-                                        random.randrange(3))
-                reply = switch.command(f"{report}/cost-show", "-n", "all",
-                                       *options)
-                self.check(report, reply)
-                for account in reply["accounts"]:
-                    if account["name"] == "sink":
-                        sent = account["counters"]["other"]["packets"]
-                        assert sent >= state["sent"], account
-                        state["sent"] = sent
+                options += ["-slowest", "16"]
+            reply = switch.command(f"{report}/cost-show", "-n", "all",
+                                   *options)
+            self.check(report, reply)
+            for account in reply["accounts"]:
+                if account["name"] == "sink":
+                    sent = account["counters"]["sent"]["packets"]
+                    assert sent >= state["sent"], account
+                    state["sent"] = sent
         return read
 
     def flyer(self) -> Callable[[], None]:
@@ -257,7 +256,7 @@ class Stress:
             before = self.n_received()
             lost = sum(self.account("upcall", DATAPATH)
                        ["counters"]["lost"].values())
-            sent = self.account("tx", "sink")["counters"]["other"]["packets"]
+            sent = self.account("tx", "sink")["counters"]["sent"]["packets"]
             if at_least <= sent + lost == before - received == \
                     self.n_received() - received:
                 return

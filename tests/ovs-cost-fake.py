@@ -21,7 +21,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from ovs.cost.distribution import Distribution
-from ovs.cost.model import Account, Body, Key, Reply, columns_of, kinds
+from ovs.cost.model import REPORTS, VERSION, Account, Body, Key, Reply
 
 # Median, in ns, and spread of each stage: (stages, sampled, whole).
 UPCALL = {"parse": 180, "translate": 1900, "install": 600, "execute": 300}
@@ -47,7 +47,7 @@ KINDS: Dict[str, Tuple[List[str], List[str], Dict[str, List[str]]]] = {
     "burst": ([*BURST, "packets", "total"], [], {
         "sent when": ["full", "interval", "iteration", "forced"],
         "packets dropped": ["down", "mtu", "qos", "offload", "no-room"],
-        "other": ["retries", "errors", "packets"]}),
+        "other": ["retries", "errors"], "sent": ["packets"]}),
     "iteration": ([*LOOP, "run"], ["poll"], {}),
     "command": (["total"], [], {}),
     "update": (["total"], [], {}),
@@ -62,10 +62,6 @@ KINDS: Dict[str, Tuple[List[str], List[str], Dict[str, List[str]]]] = {
                     "missing"]}),
 }
 KINDS["share"] = ([*SHARE, "flows", "total"], ["idle"], KINDS["round"][2])
-HEAD = {"kinds": [{"kind": kind, "stages": stages, "apart": apart,
-                   "counters": [n for group in groups.values()
-                                for n in group]}
-                  for kind, (stages, apart, groups) in KINDS.items()]}
 
 
 class Switch:
@@ -84,8 +80,7 @@ class Switch:
         self.well = False               # Is nothing wrong?
         self.clock = "test"
         self.threads = ["new"]
-        self.tops: Dict[str, List[Dict[str, Any]]] = {}     # Of cost-top.
-        self.old = False                # A version without cost-top, -last?
+        self.tops: Dict[str, List[Dict[str, Any]]] = {}     # Rows.
         self.flight: Optional[Dict[str, Any]] = None
 
     def account(self, report: str, kind: str, name: str,
@@ -129,7 +124,7 @@ class Switch:
             for group, n in counters:
                 body.counters[group][n] += 1
             if "packets" in numbers:
-                body.counters["other"]["packets"] += numbers["packets"]
+                body.counters["sent"]["packets"] += numbers["packets"]
 
     def run(self, seconds: float, rate: float = 200) -> None:
         """Lets 'seconds' pass, with 'rate' upcalls a second."""
@@ -200,14 +195,14 @@ class Switch:
         self._forget(account)
 
     def head(self, report: str, command: str) -> Dict[str, Any]:
-        return {"version": 1, "report": report, "command": command,
+        return {"version": VERSION, "report": report, "command": command,
                 "pid": self.pid, "start_us": self.start_us,
                 "ovs_version": "4.0.0", "now_us": self.now_us,
                 "clock": {"source": self.clock},
-                "settings": {"enabled": True, "sample_interval": 4}, **HEAD}
+                "settings": {"enabled": True, "sample_interval": 4}}
 
-    def show(self, report: str) -> Dict[str, Any]:
-        """Returns the reply to cost-show -hist -thread."""
+    def show(self, report: str, slowest: bool = False) -> Dict[str, Any]:
+        """Returns the reply to cost-show -hist -thread -top."""
         reply = Reply(report)
         reply.head = self.head(report, "cost-show")
         reply.pid, reply.start_us = self.pid, self.start_us
@@ -225,27 +220,21 @@ class Switch:
         for total in reply.totals.values():
             total.since_us = None
             total.threads = {}
-        return reply.to_json()
-
-    def slowest(self, report: str) -> Dict[str, Any]:
-        """Returns a reply to cost-slowest."""
-        accounts = []
-        for key, account in self.accounts.get(report, {}).items():
-            whole = account.total.whole
-            event = {"total_ns": whole.max if whole else 0, "excluded_ns": 0,
-                     "time_us": self.now_us, "thread": "pmd-c01",
-                     "class": "miss", "cause": "starved",
-                     "stages_ns": {"parse": 180},
-                     "numbers": {}, "details": {
-                         "dp_port": 3, "port_name": "<v1>&",
-                         "packet_bytes": 98,
-                         "flow": "in_port(3),eth_type(0x0800)"}}
-            accounts.append({"name": key.name, "kind": key.kind,
-                             "since_us": account.since_us,
-                             "events": account.total.events,
-                             "slowest": [event]})
-        return dict(self.head(report, "cost-slowest"), accounts=accounts,
-                    omitted=0)
+        json_ = reply.to_json()
+        for total in json_["total"][:1]:
+            total["top"] = [{"what": what.split()[1], "rows": rows}
+                            for what, rows in self.tops.items()
+                            if what.split()[0] == report]
+        for account in json_["accounts"] if slowest else ():
+            account["slowest"] = [{
+                "total_ns": account["stages"]["parse"]["max"],
+                "excluded_ns": 0, "time_us": self.now_us,
+                "thread": "pmd-c01", "class": "miss", "cause": "starved",
+                "stages": {"parse": 180}, "details": {
+                    "dp_port": 3, "port_name": "<v1>&", "packet_bytes": 98,
+                    "flow": "in_port(3),eth_type(0x0800)"}}
+            ] if "parse" in account["stages"] else []
+        return json_
 
     def cost_threads(self) -> Dict[str, Any]:
         usage = {"cpu_ns": 110 * 10 ** 6, "run_delay_ns": 890 * 10 ** 6,
@@ -265,12 +254,6 @@ class Switch:
                           for tid, name in enumerate(self.threads,
                                                      self.pid + 2))])
 
-    def cost_top(self, report: str, what: str) -> Dict[str, Any]:
-        rows = self.tops.get(f"{report} {what}", [])
-        return dict(self.head(report, "cost-top"), what=what, rows=rows, all={
-            "events": sum(row["events"] for row in rows),
-            "time_ns": sum(row["events"] * row["mean_ns"] for row in rows)})
-
     def cost_limit(self) -> Dict[str, Any]:
         return dict(self.head("revalidator", "cost-limit"), datapaths=[
             {"name": "netdev@ovs-netdev", "flow_limit": self.limit,
@@ -282,11 +265,11 @@ def prepare(body: Body, stages: List[str], whole: str,
     """Makes the members that 'body' lacks."""
     if body.stages:
         return
-    names, _apart, groups = KINDS[body.kind]
-    body.columns = columns_of(kinds(HEAD), body.kind, names)
+    names, apart, groups = KINDS[body.kind]
     for name in names:
         if name in stages:
-            body.stages[name] = Distribution(sampled=sample > 1)
+            body.stages[name] = Distribution(sampled=sample > 1,
+                                             apart=name in apart)
         elif name == whole:
             body.stages[name] = Distribution(sampled=sample_whole)
         elif name in numbers:
@@ -356,8 +339,6 @@ class Server(threading.Thread):
         reply = {"id": request["id"], "result": result, "error": None}
         if result is None:
             reply["error"] = f"\"{command[0]}\" is not a valid command"
-        elif self.switch.old and "-last" in command:
-            reply["error"] = "unknown option \"-last\" (options are -n N)"
         text = json.dumps(reply).encode()
         if self.hang:
             connection.sendall(text[:len(text) // 2])
@@ -368,22 +349,19 @@ class Server(threading.Thread):
     def reply(self, command: str, *params: str) -> Optional[Any]:
         report, _, verb = command.partition("/")
         if command == "cost/show":
+            reports = [p for p in params if p in REPORTS] or REPORTS
             replies = [self.reply(f"{name}/cost-show", *params)
-                       for name in params if name in self.switch.accounts]
-            if "revalidator" in params:
+                       for name in reports if name in self.switch.accounts]
+            if "revalidator" in reports:
                 replies.append(self.switch.cost_limit())
             replies.append(self.switch.cost_threads())
-            return {"version": 1, "replies": replies}
+            return {"version": VERSION, "replies": replies}
         if report == "upcall" and self.live:
             now = time.time()
             self.switch.run(min(now - self.switch.now_us / 1e6, 5))
             self.switch.now_us = int(now * 1e6)
-        if verb == "cost-top" and not self.switch.old:
-            return self.switch.cost_top(report, params[0])
         if verb == "cost-show" and report in self.switch.accounts:
-            return self.switch.show(report)
-        elif verb == "cost-slowest" and report in self.switch.accounts:
-            return self.switch.slowest(report)
+            return self.switch.show(report, "-slowest" in params)
         elif command == "revalidator/cost-limit":
             return self.switch.cost_limit()
         elif command == "cost/threads":

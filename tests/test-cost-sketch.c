@@ -147,7 +147,7 @@ check_exact(void)
 
     cost_sketch_subtract(&new, &old);
     ovs_assert(new.n == 3 && !new.floor);
-    check_row(&new, 7, 0, 0, 7, 5);
+    check_row(&new, 7, 0, 0, 0, 5);
     check_row(&new, 100, 1, 1000, 1000, 0);
     check_row(&new, 101, 1, 3, 3, 0);
 
@@ -254,7 +254,7 @@ check_stream(bool zipf)
     cost_sketch_subtract(&new, &old);
     if (zipf) {
         check_row(&new, 0, find(&new, 0)->events,
-                  EVENT_NS * find(&new, 0)->events, EVENT_NS, 0);
+                  EVENT_NS * find(&new, 0)->events, UINT64_MAX, 0);
     }
     cost_sketch_uninit(&sum);
     cost_sketch_uninit(&old);
@@ -337,7 +337,7 @@ check_weights(void)
     read_keys(&new, keys);
     cost_sketch_subtract(&new, &old);
     ovs_assert(new.n == 1 && find(&new, 1)->n_samples == 1);
-    check_row(&new, 1, 16, 320, 100, 0);
+    check_row(&new, 1, 16, 320, UINT64_MAX, 0);
 
     cost_sketch_uninit(&old);
     cost_sketch_uninit(&new);

@@ -151,26 +151,26 @@ print_counters(const char *name, enum nl_cost_op op)
 static void
 print_slowest(const char *name, enum nl_cost_op op)
 {
-    struct ds details = DS_EMPTY_INITIALIZER;
     struct cost_reading reading;
 
     ovs_assert(read_account(name, &reading));
     for (size_t i = 0; i < reading.n_slowest; i++) {
         const struct cost_slow *slow = reading.slowest[i];
         struct json *json = json_object_create();
+        char *details;
 
         ovs_assert(slow->class == op);
         ovs_assert(!strcmp(slow->thread, "main"));
-        ds_clear(&details);
-        nl_cost_put_details(name, &slow->stages[nl_cost_kind.n_stages],
-                            &details, json);
+        nl_cost_put_details(name, &slow->stages[nl_cost_kind.n_stages], false,
+                            json);
+        details = json_to_string(json, JSSF_SORT);
         json_destroy(json);
         printf("%s slowest: %s %"PRIu64" + %"PRIu64" = %"PRIu64" us, %s\n",
                name, ops[op], slow->stages[NL_COST_SEND] / 1000,
                slow->stages[NL_COST_RECEIVE] / 1000,
-               slow->total_ns / 1000, ds_cstr(&details));
+               slow->total_ns / 1000, details);
+        free(details);
     }
-    ds_destroy(&details);
     cost_reading_uninit(&reading);
 }
 

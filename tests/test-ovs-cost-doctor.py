@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
-from ovs.cost import doctor, model, record, recording, rules
+from ovs.cost import doctor, model, recording, rules
 from ovs.cost.distribution import Distribution
 
 HERE = Path(__file__).resolve().parent
@@ -99,10 +99,11 @@ def ask(switch: Any, _: Any) -> None:
 def ask_all(switch: Any, _: Any) -> None:
     ask(switch, _)
     switch.tops["bridge message"] = [
-        {"name": name, "share": 0.5, "events": n, "mean_ns": ns, "error": 0,
-         "samples": n}
-        for name, n, ns in (("OFPT_FLOW_MOD br0<->tcp:1.2.3.4", 9000, 1000),
-                            ("OFPST_FLOW request br0<->unix", 5, 10 ** 8))]
+        {"name": name, "group": peer, "share": 0.5, "events": n,
+         "mean_ns": ns, "error": 0, "samples": n}
+        for name, peer, n, ns in (
+            ("OFPT_FLOW_MOD", "br0<->tcp:1.2.3.4", 9000, 1000),
+            ("OFPST_FLOW request", "br0<->unix", 5, 10 ** 8))]
 
 
 def link_calls(switch: Any, _: Any) -> None:
@@ -207,9 +208,6 @@ class TestDoctor(base.InTemporary):         # type: ignore
                 got.add(SOURCE, switch.show(report))
             got.add(SOURCE, switch.cost_limit())
             got.add(SOURCE, switch.cost_threads())
-            for report, whats in record.TOPS.items():
-                for what in whats:
-                    got.add(SOURCE, switch.cost_top(report, what))
         got.finish()
         return got
 
@@ -354,13 +352,6 @@ class TestDoctor(base.InTemporary):         # type: ignore
             "ports the rest."))
         self.assertEqual([c for c in server.commands if "5m" not in c
                           and "cost" in c[0]], [])
-        switch.old = True
-        self.assertEqual(self.run_main(*live), (
-            0, "", f"ovs-cost: {self.path('s')}: an older version, without "
-            f"bridge/cost-top, upcall/cost-top\n{no_database}"))
-        status, out, err = self.run_main(*live, "-l", "10s")
-        self.assertEqual((status, out), (2, ""))
-        self.assertIn("s: an older version, without \"-last\" (options", err)
         server.close()
         self.assertEqual(self.run_main(*live)[0], 2)
         for bad in ["-l", "7s"], ["-i", "none"]:

@@ -47,7 +47,7 @@ _ovs_cost() {
         flight) options="--target --timeout --last --kept --output --force" ;;
         pcap) options="--target --timeout --last --output --force" ;;
         record) options="$live --duration --output --rotate --keep" ;;
-        show) options="--reports --hist --thread --slowest --recorded" ;;
+        show) options="--reports --hist --slowest --recorded" ;;
         report) options="--format --output --reports --title" ;;
         diff) options="--all --fail-if" ;;
         merge) options="--output --all" ;;

@@ -316,31 +316,18 @@ bridge_cost_trace_synchronize(bool done)
 /* Reporting. */
 
 static void
-put_details(const char *account, const uint64_t *details, struct ds *s,
-            struct json *json)
+put_details(const char *account, const uint64_t *details,
+            bool packet OVS_UNUSED, struct json *json)
 {
-    const char *text = (const char *) details;
-
     if (!strcmp(account, "main-loop")) {
-        ds_put_format(s, "%"PRIu64" interface%s, %"PRIu64" command%s",
-                      details[N_INTERFACES],
-                      details[N_INTERFACES] == 1 ? "" : "s",
-                      details[N_COMMANDS],
-                      details[N_COMMANDS] == 1 ? "" : "s");
         cost_put_integer(json, "interfaces", details[N_INTERFACES]);
         cost_put_integer(json, "commands", details[N_COMMANDS]);
-    } else if (!strcmp(account, "interfaces")) {
-        ds_put_cstr(s, "interface ");
-        cost_put_name(s, text, false);
-        json_object_put_string(json, "interface", text);
-    } else if (!strcmp(account, "openflow")) {
-        ds_put_cstr(s, "from ");
-        cost_put_name(s, text, false);
-        json_object_put_string(json, "peer", text);
-    } else {
-        ds_put_cstr(s, text[0] ? "arguments: " : "no arguments");
-        cost_put_name(s, text, true);
-        json_object_put_string(json, "arguments", text);
+    } else if (*(const char *) details) {
+        json_object_put_string(json, (!strcmp(account, "interfaces")
+                                      ? "interface"
+                                      : !strcmp(account, "openflow") ? "peer"
+                                      : "arguments"),
+                               (const char *) details);
     }
 }
 
@@ -354,13 +341,6 @@ bridge_cost_init(void)
     static const char *const names[N_ACCOUNTS] = {
         "main-loop", "interfaces", "commands", "openflow"
     };
-    static const struct cost_top tops[] = {
-        { .what = "message", .by = COST_BY_KEY, .own_name = true,
-          .kind = &message_kind },
-        { .what = "command", .by = COST_BY_CLASS, .kind = &command_kind },
-        { .what = "interface", .by = COST_BY_KEY,
-          .kind = &bridge_cost_iface_kind },
-    };
     static const struct cost_report report = {
         .prefix = "bridge",
         .object = "account",
@@ -368,8 +348,6 @@ bridge_cost_init(void)
         .n_kinds = ARRAY_SIZE(kinds),
         .class_help = "iteration, or a type of interface, a command or a type "
                       "of OpenFlow message that has been counted",
-        .tops = tops,
-        .n_tops = ARRAY_SIZE(tops),
         .put_details = put_details,
     };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report has the replies of Open vSwitch's cost commands, version 1 of
+// Package report has the replies of Open vSwitch's cost commands, version 2 of
 // their form: Documentation/topics/cost-json.rst describes it.
 package report
 
@@ -9,11 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"slices"
 )
 
 // Version is that of the replies' form.
-const Version = 1
+const Version = 2
 
 // Histograms of times have edges at 2^(i/8) s, i from MinIndex to MaxIndex.
 const (
@@ -120,16 +119,13 @@ type Stage struct {
 	Histogram Histogram `json:"histogram"`
 }
 
-// Histogram is that of times or, if Bounds is not nil, that of numbers.
+// Histogram is that of times, or of numbers, each as a time of as many ns.
 type Histogram struct {
 	Scale        int      `json:"scale"`
 	ZeroCount    uint64   `json:"zero_count"`
 	Offset       int      `json:"offset"`
 	BucketCounts []uint64 `json:"bucket_counts"`
 	Overflow     uint64   `json:"overflow"`
-
-	Bounds []uint64 `json:"bounds"`
-	Counts []uint64 `json:"counts"`
 }
 
 // IsTime returns true if the stage's values are times, in ns.
@@ -178,11 +174,10 @@ func ParseThreads(data []byte) (*Threads, error) {
 	return &threads, nil
 }
 
-// Together is the command that has the replies to those of several reports.
+// Together is the command that has the replies of all reports.
 const Together = "cost/show"
 
-// ParseTogether returns the replies in a reply to it, by their commands.  It
-// fails if there was no room for some accounts.
+// ParseTogether returns the replies in a reply to it, by their commands.
 func ParseTogether(data []byte) (map[string][]byte, error) {
 	var all struct {
 		Replies []json.RawMessage `json:"replies"`
@@ -193,17 +188,12 @@ func ParseTogether(data []byte) (map[string][]byte, error) {
 	replies := map[string][]byte{}
 	for _, reply := range all.Replies {
 		var of struct {
-			Report  string   `json:"report"`
-			Command string   `json:"command"`
-			LeftOut []string `json:"left_out"`
+			Report  string `json:"report"`
+			Command string `json:"command"`
 		}
-		if err := json.Unmarshal(reply, &of); err != nil {
-			return nil, fmt.Errorf("%s: %w", Together, err)
+		if json.Unmarshal(reply, &of) == nil {
+			replies[of.Report+"/"+of.Command] = reply
 		}
-		if len(of.LeftOut) > 0 {
-			return nil, fmt.Errorf("%s: no room for accounts of %s", Together, of.Report)
-		}
-		replies[of.Report+"/"+of.Command] = reply
 	}
 	return replies, nil
 }
@@ -260,25 +250,13 @@ func (b *Body) check() error {
 
 func (s *Stage) check() error {
 	h := &s.Histogram
-	counts := h.Counts
-	if s.IsTime() {
-		counts = h.BucketCounts
-		if h.Scale != Scale {
-			return fmt.Errorf("scale %d of a histogram, not %d", h.Scale, Scale)
-		}
-		if h.Offset < MinIndex || h.Offset > MaxIndex ||
-			len(counts) > MaxIndex-h.Offset {
-			return fmt.Errorf("buckets from %d, %d of them", h.Offset,
-				len(counts))
-		}
-	} else {
-		if len(h.Counts) != len(h.Bounds)+1 {
-			return fmt.Errorf("%d bounds and %d counts", len(h.Bounds),
-				len(h.Counts))
-		}
-		if !slices.IsSorted(h.Bounds) {
-			return errors.New("bounds that do not rise")
-		}
+	counts := h.BucketCounts
+	if h.Scale != Scale {
+		return fmt.Errorf("scale %d of a histogram, not %d", h.Scale, Scale)
+	}
+	if h.Offset < MinIndex || h.Offset > MaxIndex ||
+		len(counts) > MaxIndex-h.Offset {
+		return fmt.Errorf("buckets from %d, %d of them", h.Offset, len(counts))
 	}
 	sum, over := h.ZeroCount, uint64(0)
 	for _, n := range append([]uint64{h.Overflow}, counts...) {
@@ -329,13 +307,9 @@ func (s *Stage) plus(other *Stage) *Stage {
 	sum.Count += other.Count
 	sum.Sum += other.Sum
 	h, o := &sum.Histogram, &other.Histogram
-	if s.IsTime() {
-		h.ZeroCount += o.ZeroCount
-		h.Overflow += o.Overflow
-		h.Offset, h.BucketCounts = plusBuckets(h, o)
-	} else {
-		h.Bounds, h.Counts = plusBounds(h, o)
-	}
+	h.ZeroCount += o.ZeroCount
+	h.Overflow += o.Overflow
+	h.Offset, h.BucketCounts = plusBuckets(h, o)
 	return &sum
 }
 
@@ -354,19 +328,4 @@ func plusBuckets(a, b *Histogram) (int, []uint64) {
 		}
 	}
 	return first, counts
-}
-
-// plusBounds adds histograms whose bounds are the first of the same list.
-func plusBounds(a, b *Histogram) ([]uint64, []uint64) {
-	if len(a.Bounds) < len(b.Bounds) {
-		a, b = b, a
-	}
-	counts := slices.Clone(a.Counts)
-	for i, n := range b.Counts {
-		if i == len(b.Counts)-1 {
-			i = len(counts) - 1 // Above all bounds.
-		}
-		counts[i] += n
-	}
-	return a.Bounds, counts
 }

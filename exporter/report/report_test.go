@@ -3,7 +3,6 @@
 package report
 
 import (
-	"fmt"
 	"os"
 	"reflect"
 	"strings"
@@ -40,8 +39,8 @@ func TestParse(t *testing.T) {
 func TestBadReplies(t *testing.T) {
 	good := string(read(t, "upcall"))
 	for _, c := range []struct{ old, new, want string }{
-		{`"version":1`, `"version":2`, "version 2 of its form, of which this program knows 1 only"},
-		{`"version":1`, `"edition":1`, "not the reply of a cost report"},
+		{`"version":2`, `"version":3`, "version 3 of its form, of which this program knows 2 only"},
+		{`"version":2`, `"edition":2`, "not the reply of a cost report"},
 		{good, `[]`, "not the reply of a cost report"},
 		{good, good[:len(good)/2], "not the reply of a cost report"},
 		{`"report":"upcall"`, `"report":"tx"`, "a reply to tx/cost-show"},
@@ -52,8 +51,6 @@ func TestBadReplies(t *testing.T) {
 		{`"zero_count":0`, `"zero_count":18446744073709551615`, "do not add up"},
 		{`"offset":-`, `"offset":-999`, "buckets from -999"},
 		{`"offset":-`, `"offset":`, "buckets from "},
-		{`"bounds":[0],"counts":[0,0]`, `"bounds":[0],"counts":[0]`, "1 bounds and 1 counts"},
-		{`"bounds":[0],"counts":[0,0]`, `"bounds":[1,0],"counts":[0,0,0]`, "bounds that do not rise"},
 		{`"execute":{`, `"none":null,"execute":{`, `stage "none": null`},
 	} {
 		if !strings.Contains(good, c.old) {
@@ -79,23 +76,13 @@ func times(offset int, counts ...uint64) *Stage {
 	return s
 }
 
-func numbers(over uint64, counts ...uint64) *Stage {
-	all := []uint64{0, 1, 2, 4, 8}
-	s := &Stage{Unit: "packets", Count: over, Histogram: Histogram{
-		Bounds: all[:len(counts)], Counts: append(counts, over)}}
-	for _, n := range counts {
-		s.Count += n
-	}
-	return s
-}
-
 func TestMerge(t *testing.T) {
 	a := &Body{Events: 10, Stages: map[string]*Stage{
-		"total": times(-100, 1, 2), "idle": times(0), "packets": numbers(5, 1, 2),
+		"total": times(-100, 1, 2), "idle": times(0), "packets": times(-3, 1, 2),
 	}, Counters: map[string]map[string]uint64{"lost": {"lock": 1}}}
 	b := &Body{Events: 5, Stages: map[string]*Stage{
 		"total": times(-102, 4, 0, 0, 8, 16), "idle": times(7, 3),
-		"packets": numbers(7, 10, 20, 30, 40), "new": times(1, 1),
+		"packets": times(-3, 10, 20, 30, 40), "new": times(1, 1),
 	}, Counters: map[string]map[string]uint64{"lost": {"lock": 2, "error": 3},
 		"flows": {"kept": 4}}}
 	b.Stages["total"].Histogram.ZeroCount = 2
@@ -117,8 +104,8 @@ func TestMerge(t *testing.T) {
 	if got := sum.Stages["idle"].Histogram; got.Offset != 7 || len(got.BucketCounts) != 1 {
 		t.Errorf("%+v", got)
 	}
-	want = Histogram{Bounds: []uint64{0, 1, 2, 4}, Counts: []uint64{11, 22, 30, 40, 12}}
-	if got := sum.Stages["packets"]; !reflect.DeepEqual(got.Histogram, want) || got.Count != 115 {
+	want = Histogram{Scale: Scale, Offset: -3, BucketCounts: []uint64{11, 22, 30, 40}}
+	if got := sum.Stages["packets"]; !reflect.DeepEqual(got.Histogram, want) || got.Count != 103 {
 		t.Errorf("%+v", got)
 	}
 	if sum.Stages["new"] != b.Stages["new"] {
@@ -178,16 +165,4 @@ func FuzzShow(f *testing.F) {
 			}
 		}
 	})
-}
-
-// Where accounts are left out, reports are to be asked for one by one.
-func TestTogetherLeftOut(t *testing.T) {
-	text := `{"replies": [{"report": "tx", "command": "cost-show", "left_out": [%s]}]}`
-	if _, err := ParseTogether(fmt.Appendf(nil, text, "")); err != nil {
-		t.Error(err)
-	}
-	_, err := ParseTogether(fmt.Appendf(nil, text, `"p1"`))
-	if want := "cost/show: no room for accounts of tx"; fmt.Sprint(err) != want {
-		t.Errorf("%v, not %q", err, want)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -76,6 +77,28 @@ func (d *Daemon) run() {
 	}
 }
 
+// commands are those whose replies are in that to cost/show.
+var commands = map[string]string{
+	"upcall/cost-show": "upcall", "tx/cost-show": "tx",
+	"bridge/cost-show": "bridge", "netlink/cost-show": "netlink",
+	"revalidator/cost-show":  "revalidator",
+	"revalidator/cost-limit": "cost-limit",
+	"cost/threads":           "threads",
+}
+
+func (d *Daemon) answer(method string, params []string) (string, string) {
+	if method != "cost/show" {
+		return d.handler(method, params)
+	}
+	var replies []string
+	for command := range commands {
+		if reply, errText := d.handler(command, params); errText == "" {
+			replies = append(replies, reply)
+		}
+	}
+	return `{"version": 2, "replies": [` + strings.Join(replies, ",") + "]}", ""
+}
+
 func (d *Daemon) serve(conn net.Conn) {
 	decoder := json.NewDecoder(conn)
 	for first := true; ; first = false {
@@ -93,7 +116,7 @@ func (d *Daemon) serve(conn net.Conn) {
 		d.mutex.Unlock()
 		result, errText := `""`, ""
 		if request.Method != "set-options" {
-			result, errText = d.handler(request.Method, request.Params)
+			result, errText = d.answer(request.Method, request.Params)
 		}
 		reply := map[string]any{"id": request.ID + d.ID, "error": nil,
 			"result": json.RawMessage(result)}
@@ -123,13 +146,7 @@ func (d *Daemon) serve(conn net.Conn) {
 func Replies(t testing.TB, dir string) Handler {
 	t.Helper()
 	replies := map[string]string{}
-	for command, file := range map[string]string{
-		"upcall/cost-show": "upcall", "tx/cost-show": "tx",
-		"bridge/cost-show": "bridge", "netlink/cost-show": "netlink",
-		"revalidator/cost-show":  "revalidator",
-		"revalidator/cost-limit": "cost-limit",
-		"cost/threads":           "threads",
-	} {
+	for command, file := range commands {
 		text, err := os.ReadFile(dir + "/" + file + ".json")
 		if err != nil {
 			t.Fatal(err)

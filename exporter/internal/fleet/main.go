@@ -25,7 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	ovscost "ovs-cost/exporter"
-	"ovs-cost/exporter/unixctl"
+	"ovs-cost/exporter/report"
 )
 
 // recording has the replies to each command, in order.
@@ -70,13 +70,14 @@ type replay struct {
 	step      time.Duration
 }
 
-func (r *replay) Call(method string, params ...string) ([]byte, error) {
-	replies := r.recording[method]
-	if len(replies) == 0 {
-		return nil, &unixctl.CommandError{Command: method, Text: "not recorded"}
-	}
+// Call returns the reply to cost/show.
+func (r *replay) Call(string, ...string) ([]byte, error) {
 	at := int(time.Since(r.start) / r.step)
-	return replies[min(at, len(replies)-1)], nil
+	var now []json.RawMessage
+	for _, replies := range r.recording {
+		now = append(now, replies[min(at, len(replies)-1)])
+	}
+	return json.Marshal(map[string]any{"version": report.Version, "replies": now})
 }
 
 func (r *replay) Close() error { return nil }

@@ -24,7 +24,7 @@ class Case(NamedTuple):
     windows: Dict[str, Window]  # By report.
     limit: Dict[str, Any]       # Reply of revalidator/cost-limit, or empty.
     threads: List[Dict[str, Any]]   # First and last reply of cost/threads.
-    tops: Dict[str, List[Dict[str, Any]]]   # Rows of cost-top.
+    tops: Dict[str, List[Dict[str, Any]]]   # Rows of lists.
     stock: Stock = Stock()      # What any Open vSwitch has.
 
     def accounts(self, report: str, kind: str = "") -> List[Account]:

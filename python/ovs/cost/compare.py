@@ -63,7 +63,7 @@ class Side:
     def load(self, stage: str) -> float:
         """Returns the time per second of a stage, or of all if it is ""."""
         d = self.total.stages.get(stage)
-        if not d or not d.is_time or stage in self.total.columns.apart:
+        if not d or not d.is_time or d.apart:
             return 0.0 if stage else self.total.time_ns / (self.seconds or 1)
         return d.sum / (self.seconds or 1)
 

@@ -80,22 +80,23 @@ class Distribution:
     'buckets' has the count of each bucket that is not empty, or is None if
     they are not known.  'min' and 'max' of a difference are known to the
     bucket only, unless there was a new one: 'min_exact' and 'max_exact' tell.
-    'max_us' is the time of day of 'max', 0 if it is not known.
+    If 'apart', the stage is not part of its event.
     """
 
-    __slots__ = ("unit", "sampled", "count", "sum", "min", "max", "min_exact",
-                 "max_exact", "max_us", "buckets", "given")
+    __slots__ = ("unit", "sampled", "apart", "count", "sum", "min", "max",
+                 "min_exact", "max_exact", "buckets", "given")
 
-    def __init__(self, unit: str = "ns", sampled: bool = False) -> None:
+    def __init__(self, unit: str = "ns", sampled: bool = False,
+                 apart: bool = False) -> None:
         self.unit = unit
         self.sampled = sampled
+        self.apart = apart
         self.count = 0
         self.sum = 0
         self.min = 0
         self.max = 0
         self.min_exact = True
         self.max_exact = True
-        self.max_us = 0
         self.buckets: Optional[Dict[int, int]] = {}
         self.given: Dict[str, float] = {}
 
@@ -107,21 +108,19 @@ class Distribution:
     def from_json(json: Dict[str, Any]) -> Distribution:
         """Returns a stage as it is in a reply.  Raises ValueError, KeyError or
         TypeError if it is none."""
-        d = Distribution(json["unit"], json["sampled"])
+        d = Distribution(json["unit"], json["sampled"],
+                         json.get("apart", False))
         d.count = _natural(json["count"])
         d.sum = _natural(json["sum"])
         hist = json.get("histogram")
         if d.count:
             d.min = _natural(json["min"])
             d.max = _natural(json["max"])
-            d.max_us = _natural(json.get("max_time_us", 0))
             d.given = {name: float(json[name]) for name, _ in PERCENTILES}
         if hist is None:
             d.buckets = None if d.count else {}
-        elif d.is_time:
-            d.buckets = _exponential(hist)
         else:
-            d.buckets = _explicit(hist)
+            d.buckets = _buckets(hist)
         if d.buckets is not None and sum(d.buckets.values()) != d.count:
             raise ValueError("the buckets do not add up to the count")
         return d
@@ -129,30 +128,23 @@ class Distribution:
     def to_json(self) -> Dict[str, Any]:
         """Returns the opposite of from_json()."""
         json: Dict[str, Any] = {
-            "unit": self.unit, "sampled": self.sampled, "count": self.count,
-            "sum": self.sum}
+            "unit": self.unit, "sampled": self.sampled, "apart": self.apart,
+            "count": self.count, "sum": self.sum}
         if self.count:
             json.update(min=self.min, max=self.max, mean=self.mean)
-            if self.max_us:
-                json["max_time_us"] = self.max_us
             for name, percent in PERCENTILES:
                 json[name] = self.percentile(percent)
         if self.buckets is not None:
-            if self.is_time:
-                used = [b for b in self.buckets if 0 < b < OVERFLOW]
-                first = min(used) if used else 1
-                last = max(used) if used else 0
-                json["histogram"] = {
-                    "scale": SCALE, "unit": "s",
-                    "zero_threshold": 2.0 ** MIN_EXP,
-                    "zero_count": self.buckets.get(0, 0),
-                    "offset": OTLP_OFFSET + first - 1 if used else 0,
-                    "bucket_counts": [self.buckets.get(b, 0)
-                                      for b in range(first, last + 1)],
-                    "overflow": self.buckets.get(OVERFLOW, 0)}
-            else:
-                bounds, counts = self.numbers()
-                json["histogram"] = {"bounds": bounds, "counts": counts}
+            used = [b for b in self.buckets if 0 < b < OVERFLOW]
+            first = min(used) if used else 1
+            last = max(used) if used else 0
+            json["histogram"] = {
+                "scale": SCALE,
+                "offset": OTLP_OFFSET + first - 1 if used else 0,
+                "bucket_counts": [self.buckets.get(b, 0)
+                                  for b in range(first, last + 1)],
+                "zero_count": self.buckets.get(0, 0),
+                "overflow": self.buckets.get(OVERFLOW, 0)}
         return json
 
     def numbers(self) -> Tuple[List[int], List[int]]:
@@ -176,7 +168,7 @@ class Distribution:
         self.buckets[b] = self.buckets.get(b, 0) + n
 
     def copy(self) -> Distribution:
-        d = Distribution(self.unit, self.sampled)
+        d = Distribution(self.unit, self.sampled, self.apart)
         d.merge(self)
         d.given = dict(self.given)
         return d
@@ -191,8 +183,6 @@ class Distribution:
             self.min_exact = other.min_exact or (
                 self.count > 0 and self.min == other.min and self.min_exact)
             self.min = other.min
-        if (other.max, other.max_us) > (self.max, self.max_us):
-            self.max_us = other.max_us
         if not self.count or other.max >= self.max:
             self.max_exact = other.max_exact or (
                 self.count > 0 and self.max == other.max and self.max_exact)
@@ -210,7 +200,7 @@ class Distribution:
     def since(self, earlier: Distribution) -> Distribution:
         """Returns what was added after 'earlier'.  Raises Negative if this is
         not what 'earlier' has become."""
-        d = Distribution(self.unit, self.sampled)
+        d = Distribution(self.unit, self.sampled, self.apart)
         if earlier.unit != self.unit:
             raise Unmergeable(f"{self.unit} and {earlier.unit}")
         d.count = self.count - earlier.count
@@ -238,7 +228,6 @@ class Distribution:
         """Sets the extremes of the difference of 'late' and 'early'."""
         if not early.count:
             self.min, self.max = late.min, late.max
-            self.max_us = late.max_us
             return
         # A new extreme is one of the difference, an old one need not be.
         low, high = late.min, late.max
@@ -252,7 +241,6 @@ class Distribution:
                 high = min(high, EDGES[max(self.buckets)])
         self.min, self.max = low, max(low, high)
         self.min_exact, self.max_exact = new_low, new_high
-        self.max_us = late.max_us if new_high else 0
 
     @property
     def mean(self) -> float:
@@ -305,8 +293,8 @@ def _natural(value: Any) -> int:
     return value
 
 
-def _exponential(hist: Dict[str, Any]) -> Dict[int, int]:
-    """Returns the buckets of a histogram of times."""
+def _buckets(hist: Dict[str, Any]) -> Dict[int, int]:
+    """Returns the buckets of a histogram."""
     if hist.get("scale", SCALE) != SCALE:
         raise ValueError(f"a histogram of scale {hist['scale']}")
     buckets = {}
@@ -319,16 +307,4 @@ def _exponential(hist: Dict[str, Any]) -> Dict[int, int]:
     for b, name in (0, "zero_count"), (OVERFLOW, "overflow"):
         if _natural(hist.get(name, 0)):
             buckets[b] = hist[name]
-    return buckets
-
-
-def _explicit(hist: Dict[str, Any]) -> Dict[int, int]:
-    """Returns the buckets of a histogram of numbers."""
-    counts: List[int] = hist["counts"]
-    end = len(counts) - 1
-    if tuple(hist["bounds"]) != BOUNDS[:end]:
-        raise ValueError("a histogram with other bounds")
-    buckets = {b: n for b, n in zip(NUMBERS, counts[:end]) if _natural(n)}
-    if _natural(counts[-1]):
-        buckets[OVERFLOW] = counts[-1]
     return buckets

@@ -55,13 +55,16 @@ def cases(recording: Recording) -> Iterator[Tuple[str, Case]]:
 
 
 def rows(first: Dict[str, Any], last: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Returns the rows of 'last', a reply to cost-top, without what they had
-    in 'first', with shares of events.  "least" is the share that a row has
+    """Returns the rows of 'last', a list, without what they had in 'first',
+    with shares of events.  "least" is the share that a row has
     whatever the samples are."""
     old = {row["name"]: row for row in first["rows"]}
-    n = last["all"]["events"] - first["all"]["events"]
-    if first is last or first["pid"] != last["pid"] or n < 0:
-        old, n = {}, last["all"]["events"]
+    n = sum(row["events"] for row in last["rows"])
+    before_n = sum(row["events"] for row in first["rows"])
+    if first is last or first["pid"] != last["pid"] or n < before_n:
+        old = {}
+    else:
+        n -= before_n
     found = []
     for row in last["rows"]:
         before = old.get(row["name"], {"events": 0, "mean_ns": 0, "error": 0,
@@ -82,7 +85,7 @@ def rows(first: Dict[str, Any], last: Dict[str, Any]) -> List[Dict[str, Any]]:
 
 def sampling_error(events: int, samples: int) -> float:
     """Returns half of the 95% interval of 'events' that so many samples stand
-    for, as cost-top has it.  Without samples, 'events' are exact."""
+    for, as a reply has it.  Without samples, 'events' are exact."""
     return 1.96 * math.sqrt(
         max(events * (events / samples - 1), 0)) if samples > 0 else 0.0
 
@@ -140,11 +143,6 @@ def watch(targets: Sequence[Target], seconds: float, last: str,
         stock = each.end()
         if not each.failed or stock.threads:
             recording.stock[f"/{each.target.name}"] = stock
-    for poller in pollers:
-        unknown = sorted(command for _, command in poller.unknown)
-        if unknown and poller.pid:
-            warn(f"{poller.target.name}: an older version, without "
-                 + ", ".join(unknown))
     return [(each.failed or poller.failed).replace(
         "unknown option \"-last\"", f"{poller.target.name}: an older version, "
         "without \"-last\"") for each, poller in zip(watches, pollers)

@@ -160,27 +160,24 @@ def counters(body: Body) -> str:
 
 
 def slowest(recording: Recording, source: str, report: str,
-            kind: str) -> str:
+            body: Body) -> str:
     """The slowest events of a kind."""
-    reply = recording.slowest.get((source, report))
+    units = {name: stage.unit for name, stage in body.stages.items()}
     events: List[Tuple[str, Dict[str, Any]]] = []
-    for account in reply["accounts"] if reply else ():
-        if account["kind"] == kind:
+    for account in recording.slowest.get((source, report), ()):
+        if account["kind"] == body.kind:
             events += [(account["name"], e) for e in account["slowest"]]
     events.sort(key=lambda e: -e[1]["total_ns"])
     rows = []
-    kinds = model.kinds(reply) if reply else {}
     for name, event in events[:10]:
-        columns = model.columns_of(kinds, kind, event["stages_ns"])
-        stages = ", ".join(f"{n} {svg.time_label(ns)}" for n, ns in
-                           text.ordered(event["stages_ns"], columns))
-        flow = event.get("details", {}).get("flow", "")
-        what = (text.cause(event) + text.details(event)
-                + (f" {flow}" if flow else ""))
+        stages = ", ".join(
+            f"{n} " + (svg.time_label(v) if units.get(n) == "ns" else str(v))
+            for n, v in event["stages"].items())
         rows.append([name_cell(name), svg.time_label(event["total_ns"]),
                      text.when(event["time_us"]), name_cell(event["thread"]),
                      name_cell(event["class"]),
-                     escape(stages or "not split"), name_cell(what)])
+                     escape(stages or "not split"),
+                     name_cell(text.details(event))])
     if not rows:
         return ""
     html = table(["account", "total", "at", "thread", "class", "stages",
@@ -212,7 +209,7 @@ def section(part: Section, anchor: str) -> str:
         if len(of_kind) > 1 else ""]) + "</div>")
     parts.append(counters(account.total))
     parts.append(slowest(part.recording, part.source, part.report,
-                         part.key.kind))
+                         account.total))
     return "".join(parts)
 
 

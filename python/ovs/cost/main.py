@@ -148,13 +148,12 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--keep", type=int, default=9, metavar="N",
                      help="full files to keep, with --rotate (default: 9)")
 
-    sub = commands.add_parser("show", help="print a recording's last reports "
-                              "as ovs-appctl does")
+    sub = commands.add_parser("show", help="print the last numbers of a "
+                              "recording, or of replies")
     sub.add_argument("file", nargs="+", metavar="FILE")
     sub.add_argument("-r", "--reports", type=report_names, metavar="REPORT",
                      default=model.REPORTS)
     sub.add_argument("--hist", action="store_true", help="with bars")
-    sub.add_argument("--thread", action="store_true", help="of each thread")
     sub.add_argument("--slowest", action="store_true",
                      help="the slowest events, too")
     sub.add_argument("--recorded", action="store_true",
@@ -271,7 +270,8 @@ def cmd_flight(args: argparse.Namespace) -> int:
 
 
 def cmd_pcap(args: argparse.Namespace) -> int:
-    reply = ask(args, "upcall/cost-slowest", "-packet", "-n", "all", "16")
+    reply = ask(args, "upcall/cost-show", "-slowest", "16", "-packet", "-n",
+                "all")
     data = pcap.capture(reply)
     if not data:
         warn("no packet was kept: try ovs-vsctl set Open_vSwitch . "
@@ -319,38 +319,39 @@ def as_reply(window: model.Window, like: model.Reply) -> model.Reply:
 
 
 def shown(recording: Recording, source: str, report: str,
-          only_recorded: bool) -> Optional[model.Reply]:
-    """Returns the reply to show of a report."""
+          only_recorded: bool, histograms: bool) -> Iterator[str]:
+    """Yields the text of what a report has of all time, or only of the time
+    that was recorded."""
     replies = recording.replies.get((source, report))
     if not replies:
-        return None
-    if not only_recorded:
-        return replies[-1]
-    window = model.add_up(recording.windows(source, report))
-    return as_reply(window, replies[-1]) if window else None
+        return
+    window: Optional[model.Window] = model.everything(replies[-1])
+    if only_recorded:
+        window = model.add_up(recording.windows(source, report))
+    for key, account in window.accounts.items() if window else ():
+        start_us = account.since_us
+        if only_recorded or start_us is None:
+            start_us = window.start_us
+        yield from text.account(key.name, account,
+                                (window.end_us - start_us) / 1e6, histograms)
 
 
 def cmd_show(args: argparse.Namespace) -> int:
     recording = rec.load(args.file, warn)
-    lines: List[str] = []
     sources = recording.sources()
     for source in sources:
         if len(sources) > 1:
-            lines.append(f"# {text.printable(source)}")
+            print(f"# {text.printable(source)}")
         for report in recording.reports():
-            reply = shown(recording, source, report, args.recorded)
-            if report not in args.reports or not reply:
+            if report not in args.reports:
                 continue
-            lines += text.show(reply, args.hist, args.thread)
-            slowest = recording.slowest.get((source, report))
-            if args.slowest and slowest:
-                lines += text.slowest(slowest)
-            limits = recording.limits.get(source)
-            if report == "revalidator" and limits:
-                lines += text.limit(limits[-1])
-        if args.thread and source in recording.threads:
-            lines += text.threads(recording.threads[source][-1])
-    print("\n".join(lines))
+            for line in shown(recording, source, report, args.recorded,
+                              args.hist):
+                print(line)
+            for account in recording.slowest.get(
+                    (source, report), ()) if args.slowest else ():
+                print("\n".join(text.slowest(account["name"],
+                                             account["slowest"])))
     return 0
 
 
@@ -365,7 +366,8 @@ def cmd_report(args: argparse.Namespace) -> int:
     elif args.format == "text":
         data = "".join(line + "\n" for source in recording.sources()
                        for report in reports
-                       for line in as_text(recording, source, report))
+                       for line in shown(recording, source, report, True,
+                                         True))
     else:
         data = as_csv(recording, reports)
     content = (picture.png_of(data) if args.format == "png"
@@ -377,12 +379,6 @@ def cmd_report(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
     return 0
-
-
-def as_text(recording: Recording, source: str, report: str) -> List[str]:
-    """Returns the tables and bars of what happened while it was recorded."""
-    reply = shown(recording, source, report, True)
-    return text.show(reply, True, False) if reply else []
 
 
 def as_csv(recording: Recording, reports: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import (Any, Dict, Iterable, List, NamedTuple, Optional, Sequence,
 
 from ovs.cost.distribution import Distribution, Negative, Unmergeable
 
-VERSION = 1                     # Of the replies' schema.
+VERSION = 2                     # Of the replies' schema.
 
 REPORTS = ("upcall", "tx", "bridge", "netlink", "revalidator")
 
@@ -21,74 +21,26 @@ class BadReply(ValueError):
     """A reply that can't be understood."""
 
 
-class Columns(NamedTuple):
-    """Names of the stages and counters of a kind, in the order in which a
-    report shows them, which the members of JSON objects do not have."""
-
-    stages: Tuple[str, ...] = ()
-    apart: Tuple[str, ...] = ()     # Stages that are not part of the event.
-    counters: Tuple[str, ...] = ()
-
-    def ordered(self, stages: Iterable[str]) -> List[str]:
-        return sorted(stages, key=lambda n: (_rank(n, self.stages), n))
-
-    def groups(self, groups: Dict[str, Dict[str, int]]
-               ) -> Dict[str, Dict[str, int]]:
-        """Returns 'groups' of counters, in order."""
-        found: Dict[str, Dict[str, int]] = {}
-        for name, group in sorted(
-                ((n, g) for g, members in groups.items() for n in members),
-                key=lambda c: (_rank(c[0], self.counters), c)):
-            found.setdefault(group, {})[name] = int(groups[group][name])
-        return found
-
-
-def _rank(name: str, known: Tuple[str, ...]) -> int:
-    return known.index(name) if name in known else len(known)
-
-
-# Of the kinds of a reply, by name.  Two may have the same.
-Kinds = Dict[str, List[Columns]]
-
-
-def kinds(json: Dict[str, Any]) -> Kinds:
-    """Returns the columns of all kinds of a reply."""
-    found: Kinds = {}
-    for kind in json.get("kinds", ()):
-        found.setdefault(kind["kind"], []).append(
-            Columns(*(tuple(kind[name]) for name in Columns._fields)))
-    return found
-
-
-def columns_of(kinds_: Kinds, kind: str, stages: Iterable[str]) -> Columns:
-    """Returns the columns of 'kind' that have most of 'stages'."""
-    return max(kinds_.get(kind, [Columns()]),
-               key=lambda c: len(set(c.stages) & set(stages)))
-
-
 class Body:
     """Events, and what is known of their stages."""
 
-    __slots__ = ("kind", "columns", "events", "stages", "counters", "derived")
+    __slots__ = ("kind", "events", "stages", "counters")
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.columns = Columns()
         self.events = 0
         self.stages: Dict[str, Distribution] = {}
         self.counters: Dict[str, Dict[str, int]] = {}
-        self.derived: Dict[str, float] = {}
 
     @staticmethod
-    def from_json(kind: str, json: Dict[str, Any], kinds_: Kinds) -> Body:
+    def from_json(kind: str, json: Dict[str, Any]) -> Body:
         body = Body(kind)
         body.events = int(json["events"])
-        stages = json["stages"]
-        body.columns = columns_of(kinds_, kind, stages)
-        for name in body.columns.ordered(stages):
-            body.stages[name] = Distribution.from_json(stages[name])
-        body.counters = body.columns.groups(json["counters"])
-        body.derived = dict(json.get("derived", {}))
+        for name, stage in sorted(json.get("stages", {}).items(),
+                                  key=lambda s: s[1].get("index", 0)):
+            body.stages[name] = Distribution.from_json(stage)
+        for group, members in json.get("counters", {}).items():
+            body.counters[group] = {n: int(v) for n, v in members.items()}
         return body
 
     def to_json(self) -> Dict[str, Any]:
@@ -126,32 +78,25 @@ class Body:
     def parts(self) -> List[Tuple[str, Distribution]]:
         """Returns the stages that make up the whole event."""
         return [(n, s) for n, s in self.stages.items()
-                if s.is_time and s is not self.whole
-                and n not in self.columns.apart]
+                if s.is_time and s is not self.whole and not s.apart]
 
     def merge(self, other: Body) -> None:
         """Adds 'other'."""
-        self.columns = self.columns if self.stages else other.columns
         self.events += other.events
         for name, stage in other.stages.items():
             if name in self.stages:
                 self.stages[name].merge(stage)
             else:
                 self.stages[name] = stage.copy()
-        order = self.columns.ordered(self.stages)
-        if list(self.stages) != order:
-            self.stages = {n: self.stages[n] for n in order}
         for group, members in other.counters.items():
             mine = self.counters.setdefault(group, {})
             for name, n in members.items():
                 mine[name] = mine.get(name, 0) + n
-        self.derived = {}
 
     def since(self, earlier: Body) -> Body:
         """Returns what happened after 'earlier'.  Raises Negative if this is
         not what 'earlier' has become."""
         body = Body(self.kind)
-        body.columns = self.columns
         body.events = self.events - earlier.events
         for name, stage in self.stages.items():
             old = earlier.stages.get(name)
@@ -170,7 +115,6 @@ class Body:
     def copy(self) -> Body:
         body = Body(self.kind)
         body.merge(self)
-        body.derived = dict(self.derived)
         return body
 
 
@@ -196,18 +140,18 @@ class Account:
         self.threads: Dict[str, Body] = {}
 
     @staticmethod
-    def from_json(json: Dict[str, Any], kinds_: Kinds) -> Account:
+    def from_json(json: Dict[str, Any]) -> Account:
         kind = json["kind"]
         account = Account(Key(kind, json.get("name", ""),
                               json.get("datapath", "")))
         if "since_us" in json:
             account.since_us = int(json["since_us"])
         account.accounts = int(json.get("accounts", 1))
-        account.total = Body.from_json(kind, json, kinds_)
+        account.total = Body.from_json(kind, json)
         for mine, name in ((account.classes, "classes"),
                            (account.threads, "threads")):
             for part in json.get(name, ()):
-                body = Body.from_json(kind, part, kinds_)
+                body = Body.from_json(kind, part)
                 if part["name"] in mine:
                     # Two threads of one name.
                     mine[part["name"]].merge(body)
@@ -272,7 +216,6 @@ class Account:
         account = Account(self.key)
         account.merge(self)
         account.accounts = self.accounts
-        account.total.derived = dict(self.total.derived)
         return account
 
 
@@ -333,12 +276,11 @@ class Reply:
             reply.omitted = int(json["omitted"])
             reply.head = {k: v for k, v in json.items() if k not in
                           ("accounts", "deleted", "total")}
-            kinds_ = kinds(json)
             for name, accounts in (("accounts", reply.accounts),
                                    ("deleted", reply.deleted),
                                    ("total", reply.totals)):
                 for member in json.get(name, ()):
-                    account = Account.from_json(member, kinds_)
+                    account = Account.from_json(member)
                     accounts[account.key] = account
             return reply
         except (KeyError, TypeError, ValueError, AttributeError) as e:

@@ -31,7 +31,7 @@ def _block(kind: int, body: bytes) -> bytes:
 
 def comment(event: Dict[str, Any], pid: int) -> str:
     """Returns what is known of an upcall, in the form of upcall_monitor.py."""
-    times = {"total": event["total_ns"], **event.get("stages_ns", {})}
+    times = {"total": event["total_ns"], **event["stages"]}
     fields = {"comm": event["thread"], "pid": pid,
               "upcall_type": event["class"],
               **{name: text.us(ns, "us").replace(" ", "")
@@ -42,7 +42,7 @@ def comment(event: Dict[str, Any], pid: int) -> str:
 
 
 def capture(reply: Dict[str, Any]) -> bytes:
-    """Returns the packets in a reply to "upcall/cost-slowest -packet", each
+    """Returns the packets in a reply to "upcall/cost-show -packet", each
     with the time at which its upcall began, or nothing if it has none."""
     out = [_block(SECTION, struct.pack("<IHHq", MAGIC, 1, 0, -1))]
     interfaces: List[Tuple[str, int]] = []

@@ -6,17 +6,14 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from typing import (Any, Callable, Dict, Iterator, List, Optional, Sequence,
-                    Set, Tuple)
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ovs.cost import text
+from ovs.cost.model import REPORTS
 from ovs.cost.recording import Writer
-from ovs.cost.target import (CommandError, Target, TargetError,
-                             is_unknown)
+from ovs.cost.target import CommandError, Target, TargetError
 
-SLOWEST_INTERVAL = 30.0         # Seconds between those of cost-slowest.
-OPTIONS = ("-hist", "-thread")  # Of cost-show.
-TOPS = {"upcall": ("port", "rule"), "bridge": ("message",)}     # Of cost-top.
+SLOWEST_INTERVAL = 30.0         # Seconds between lists of slowest events.
 
 
 class Poller:
@@ -25,92 +22,32 @@ class Poller:
     def __init__(self, target: Target, reports: Sequence[str],
                  accounts: int) -> None:
         self.target = target
-        self.reports = reports
+        self.options = ["-hist", "-thread", "-top", "-n", str(accounts)]
+        # Without names, those that there are.
+        self.reports = [] if list(reports) == list(REPORTS) else list(reports)
         self.failed = ""
-        self.accounts = str(accounts)
-        self.unknown: Set[Tuple[int, str]] = set()
-        self.pid = 0
-        self.together = True    # All reports in one request?
-
-    def _command(self, command: str, *args: str) -> Optional[Any]:
-        """Returns the reply, or None if the target has no such command."""
-        if (self.pid, command) in self.unknown:
-            return None
-        try:
-            reply = self.target.command(command, *args)
-        except CommandError as e:
-            if not is_unknown(e):
-                raise
-            self.unknown.add((self.pid, command))
-            return None
-        self._see(reply)
-        return reply
-
-    def _see(self, reply: Any) -> None:
-        """Looks whether 'reply' is from another process than others."""
-        if isinstance(reply, dict) and "pid" in reply:
-            if self.pid not in (0, reply["pid"]):
-                # It may be another version.
-                self.together = True
-            self.pid = reply["pid"]
-
-    def _show_together(self, *options: str) -> Optional[List[Any]]:
-        """Returns the replies of cost/show, one request that takes the target
-        less than one for each report, or None if it, or one of the reports, is
-        unknown, or the reply has no room for all accounts."""
-        if not self.together:
-            return None
-        try:
-            replies: List[Any] = self.target.command(
-                "cost/show", *options, *self.reports)["replies"]
-        except CommandError as e:
-            if not (is_unknown(e) or str(e).startswith("no report")):
-                raise
-            self.together = False
-            return None
-        if any("left_out" in one for one in replies):
-            self.together = False
-            return None
-        for one in replies:
-            self._see(one)
-        return replies
 
     def round(self, slowest: bool, *last: str) -> List[Dict[str, Any]]:
         """Returns the lines of one round, of a window if 'last' is "-last"
         and its length."""
         name = self.target.name
-        lines: List[Dict[str, Any]] = []
+        options = [*self.options, *last]
+        if slowest:
+            options += ["-slowest", "16"]
         try:
-            lines += ({"target": name, "reply": reply} for reply
-                      in self._ask(slowest, *last) if reply is not None)
+            reply = self.target.command("cost/show", *options, *self.reports)
             self.failed = ""
+            return [{"target": name, "reply": one} for one
+                    in reply["replies"]]
         except (TargetError, CommandError) as e:
             # The connection is made again in the next round.
             self.target.close()
-            if str(e) != self.failed:
-                # Unless it is for the same reason as last time.
-                self.failed = str(e)
-                lines.append({"target": name, "error": str(e),
-                              "time_us": int(time.time() * 1e6)})
-        return lines
-
-    def _ask(self, slowest: bool, *last: str) -> Iterator[Optional[Any]]:
-        """Yields the replies of one round, None for an unknown command."""
-        options = (*last, "-n", self.accounts)
-        together = self._show_together(*OPTIONS, *options)
-        yield from together or ()
-        for report in self.reports:
-            if together is None:
-                yield self._command(f"{report}/cost-show", *OPTIONS, *options)
-            if slowest:
-                yield self._command(f"{report}/cost-slowest", *options, "16")
-            for what in TOPS.get(report, ()):
-                yield self._command(f"{report}/cost-top", what, *last, "-n",
-                                    "1024")
-            if report == "revalidator" and together is None:
-                yield self._command("revalidator/cost-limit")
-        if together is None or last:
-            yield self._command("cost/threads", *last)
+            if str(e) == self.failed:
+                return []
+            # Unless it is for the same reason as last time.
+            self.failed = str(e)
+            return [{"target": name, "error": str(e),
+                     "time_us": int(time.time() * 1e6)}]
 
 
 def record(targets: List[Target], reports: Sequence[str], accounts: int,

@@ -255,11 +255,12 @@ class Recording:
         self.headers: List[Dict[str, Any]] = []
         self.sums: Set[str] = set()     # Sources of sums, not of replies.
         self.replies: Dict[Tuple[str, str], List[model.Reply]] = {}
-        self.slowest: Dict[Tuple[str, str], Dict[str, Any]] = {}
+        # Accounts of the latest reply that has them.
+        self.slowest: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
         self.limits: Dict[str, List[Dict[str, Any]]] = {}
         # First and last one.
         self.threads: Dict[str, List[Dict[str, Any]]] = {}
-        # The same of cost-top, by source, and report and what it is of.
+        # The same of who events are for, by source, and report and list.
         self.tops: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
         self.errors: List[Line] = []
         self.stock: Dict[str, Any] = {}     # By source: what stock.py reads.
@@ -296,15 +297,30 @@ class Recording:
         report, command = json["report"], json.get("command")
         if command == "cost-show":
             self._add((source, report), model.Reply.from_json(json))
-        elif command == "cost-slowest":
-            self.slowest[source, report] = json
+            slowest = [account for account in json["accounts"]
+                       if "slowest" in account]
+            if slowest:
+                self.slowest[source, report] = slowest
+            self._add_tops(source, json)
         elif command == "cost-limit":
             self.limits.setdefault(source, []).append(json)
         elif command == "threads":
             self.threads[source] = self.threads.get(source, [])[:1] + [json]
-        elif command == "cost-top":
-            key = source, f"{report} {json['what']}"
-            self.tops[key] = self.tops.get(key, [])[:1] + [json]
+
+    def _add_tops(self, source: str, json: Dict[str, Any]) -> None:
+        """Adds who events are for.  Two kinds of a report have the same."""
+        tops: Dict[str, List[Dict[str, Any]]] = {}
+        for total in json.get("total", ()):
+            for top in total.get("top", ()):
+                rows = tops.setdefault(f"{json['report']} {top['what']}", [])
+                for row in top["rows"]:
+                    rows.append(row if top["what"] == "port" else dict(
+                        row, name=f"{row['name']} "
+                        f"{row.get('group', '')}".strip()))
+        for what, rows in tops.items():
+            key = source, what
+            self.tops[key] = self.tops.get(key, [])[:1] + [
+                {"pid": json["pid"], "rows": rows}]
 
     def after(self, early: Recording) -> Recording:
         """Returns what is of both 'early' and this one, each of which has one

@@ -42,8 +42,8 @@ STALL_BY = {
                 "script. Find out who runs it, and ask for fewer rules, or "
                 "less often.",
     "appctl": "Find out who executes the command, and how often it is needed. "
-              "`bridge/cost-slowest 5 commands` has its arguments.",
-    "stats": "`bridge/cost-slowest 5 interfaces` has their names. Raise "
+              "`bridge/cost-show -slowest 5 commands` has its arguments.",
+    "stats": "`bridge/cost-show -slowest 5 interfaces` has their names. Raise "
              "`other_config:stats-update-interval`."}
 
 HANDLER = ("In `cost/threads`, a handler whose `CPU %` is near 100 is "
@@ -61,7 +61,7 @@ def lost(report: str, group: str, only: str = "", but: str = ""
             reasons = {r: n for r, n in body.counters.get(group, {}).items()
                        if n and (r == only if only else r != but)}
             n = sum(reasons.values())
-            whole = max(n, body.counters.get("other", {}).get("packets", 0)
+            whole = max(n, body.counters.get("sent", {}).get("packets", 0)
                         if report == "tx" else n + body.events)
             # A queue that was full once tells enough.
             if n > (0 if only == "overrun" else max(LOST * whole, FEW / 10)):
@@ -197,7 +197,7 @@ RULES = (
          "\"more than can be sent\": ask for fewer accounts. \"a newer one is "
          "needed\": update the program that reads.", ("cost-json", "Limits")),
     Rule("slow-upcalls", "hint", "new connections are slow",
-         "upcall/cost-show -last 1m, upcall/cost-slowest -last 1m, "
+         "upcall/cost-show -last 1m, upcall/cost-show -slowest 5 -last 1m, "
          "bridge/cost-show main-loop -last 1m",
          "The stage with the highest `mean` and `p99`: `translate` is the "
          "OpenFlow tables; the others are the datapath. If none is high, the "
@@ -206,7 +206,7 @@ RULES = (
          ("upcall-cost", "What to look for")),
     Rule("upcall-overrun", "critical", "upcalls are lost (`overrun`)",
          "cost/threads -last 1m, upcall/cost-show -thread, "
-         "upcall/cost-slowest, dpctl/dump-flows",
+         "upcall/cost-show -slowest 5, dpctl/dump-flows",
          "A handler did not read in time. " + HANDLER + "`translate` is slow "
          "with long OpenFlow pipelines. Flows of the datapath, sorted by "
          "port, say who sends so many. More handlers help only with dispatch "
@@ -279,11 +279,12 @@ RULES = (
          "had no CPU{others}", starved, causes="rx-missed, "
          "main-stalls, main-loop-stalled, flow-limit-low, flow-limit-fell"),
     Rule("main-loop-stalled", "warning", "the main thread stalls",
-         "bridge/cost-show -last 15m, bridge/cost-top message -last 15m, "
-         "bridge/cost-slowest -last 15m",
+         "bridge/cost-show -last 15m, bridge/cost-show -top -last 15m, "
+         "bridge/cost-show -slowest 5 -last 15m",
          STALL + "The stage with the highest `max`: `stats` (many interfaces, "
-         "or a slow driver), `appctl` (`bridge/cost-slowest 5 commands` has "
-         "arguments), `openflow` (who asks for many rules, or changes them?), "
+         "or a slow driver), `appctl` (`bridge/cost-show -slowest 5 commands` "
+         "has arguments), `openflow` (who asks for many rules, or changes "
+         "them?), "
          "`configure`, `idl` (a large change of the database), ...",
          ("bridge-cost", "The main loop"),
          "The main thread is stalled by {what}: {share:.0%} of the time in "
@@ -292,12 +293,13 @@ RULES = (
     Rule("statistics-slow", "warning", "statistics are late",
          "bridge/cost-show interfaces, netlink/cost-show",
          "See which type of interfaces, and which Netlink calls, take the "
-         "time (`bridge/cost-slowest 5 interfaces` has names). Raise `other_"
-         "config:stats-update-interval`.", ("bridge-cost", "Interfaces"),
+         "time (`bridge/cost-show -slowest 5 interfaces` has names). Raise "
+         "`other_config:stats-update-interval`.",
+         ("bridge-cost", "Interfaces"),
          "Reading statistics takes the main thread {s:,.1f} s of each "
          "{every:,.1f} s", slow_statistics, causes="main-busy, main-stalls"),
     Rule("port-makes-upcalls", "warning", "new connections are slow, one port "
-         "makes many", "upcall/cost-top port -last 15m",
+         "makes many", "upcall/cost-show -top -last 15m",
          "Look at what the port sends: a scan, or a flood of short "
          "connections. Limit it, or give it rules that make wider megaflows.",
          ("upcall-cost", "What to look for"),
@@ -306,7 +308,7 @@ RULES = (
          most_upcalls("port"), causes="flows-refused, upcall-overrun, "
          "main-loop-stalled, main-busy, main-stalls, threads-busy"),
     Rule("rule-makes-upcalls", "warning", "new connections are slow, one rule "
-         "makes many", "upcall/cost-top rule -last 15m",
+         "makes many", "upcall/cost-show -top -last 15m",
          "Megaflows are narrow if the rule, or one of a table before it, "
          "matches on many fields, or has actions that read them (`move`, "
          "`learn`). `ofproto/trace` shows the megaflow of a packet.",

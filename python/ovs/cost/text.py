@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reports as text, as lib/cost-report.c makes it."""
+"""Numbers, tables and bars as text."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ import math
 from typing import Any, Dict, List, Optional, Tuple
 
 from ovs.cost import distribution as dist
-from ovs.cost import model
 from ovs.cost.distribution import Distribution
 from ovs.cost.model import Account, Body
 
 MAX_LINES = 24                  # Of a stage's bars.
 MAX_BAR = 40
-MIN_DATED_NS = 1000000          # As in lib/cost-render.c.
-
-# Kinds of which every event is split into stages.
-ALWAYS_SPLIT = ("iteration", "command", "call", "round", "share")
 
 
 def printable(name: str) -> str:
@@ -75,24 +70,25 @@ def cell(stage: Distribution, value: float) -> str:
     return us(value) if stage.is_time else count(value)
 
 
-def table(body: Body, numbers: bool) -> List[str]:
-    """Returns the table of times, or that of numbers."""
-    shown = {name: stage for name, stage in body.stages.items()
-             if stage.is_time != numbers and stage.count}
-    if not shown:
-        return []
-    w = max(8, *(len(cell(stage, stage.max)) for stage in shown.values()))
-    lines = [f"  {'number' if numbers else 'stage (us)':10} {'count':>11} "
-             f"{'mean':>{w}}"
-             + "".join(f" {name:>{w}}" for name, _ in dist.PERCENTILES)
-             + f" {'max':>{w}}"]
-    for name, stage in shown.items():
-        width = max(10, len(name))
-        line = f"  {name:10} {count(stage.count):>{21 - width}} "
-        line += f"{real(stage.mean) if numbers else us(stage.mean):>{w}}"
-        for _, percent in dist.PERCENTILES:
-            line += f" {cell(stage, stage.percentile(percent)):>{w}}"
-        lines.append(line + f" {cell(stage, stage.max):>{w}}")
+def table(body: Body) -> List[str]:
+    """Returns the tables of times and of numbers."""
+    lines = []
+    for title, is_time in ("stage (us)", True), ("number", False):
+        shown = {name: stage for name, stage in body.stages.items()
+                 if stage.is_time == is_time and stage.count}
+        if not shown:
+            continue
+        w = max(8, *(len(cell(stage, stage.max)) for stage in shown.values()))
+        lines.append(f"  {title:10} {'count':>11} {'mean':>{w}}"
+                     + "".join(f" {name:>{w}}" for name, _ in dist.PERCENTILES)
+                     + f" {'max':>{w}}")
+        for name, stage in shown.items():
+            mean = us(stage.mean) if is_time else real(stage.mean)
+            lines.append(
+                f"  {name:10} {count(stage.count):>11} {mean:>{w}}"
+                + "".join(f" {cell(stage, stage.percentile(p)):>{w}}"
+                          for _, p in dist.PERCENTILES)
+                + f" {cell(stage, stage.max):>{w}}")
     return lines
 
 
@@ -129,28 +125,6 @@ def bars(kind: str, name: str, stage: Distribution) -> List[str]:
     return lines
 
 
-def derived(values: Dict[str, float]) -> List[str]:
-    """Returns what follows from stages of bursts."""
-    if "tsc_cycles_per_burst" not in values:
-        return []
-    return [f"  send (tsc cycles):  {real(values['tsc_cycles_per_burst'])} "
-            f"per burst  {real(values['tsc_cycles_per_packet'])} per packet"]
-
-
-def stages(body: Body, histograms: bool) -> List[str]:
-    lines = table(body, False)
-    lines += [f"  max of {name} at {when(stage.max_us)}"
-              for name, stage in body.stages.items() if stage is body.whole
-              and stage.max_us and stage.max >= MIN_DATED_NS]
-    if any(not s.is_time for s in body.stages.values()):
-        lines += table(body, True)
-    lines += derived(body.derived)
-    if histograms:
-        for name, stage in body.stages.items():
-            lines += bars(body.kind, name, stage)
-    return lines
-
-
 def shares(title: str, members: Dict[str, int], total: int) -> List[str]:
     if not total:
         return []
@@ -170,190 +144,31 @@ def lost(body: Body) -> str:
     return f", {count(body.lost)} lost" if "lost" in body.counters else ""
 
 
-def settings(head: Dict[str, Any], kind: str) -> str:
-    """Returns the line that says how events are accounted for."""
-    interval = int(head.get("settings", {}).get("sample_interval", 0))
-    line = (f"  accounting {'on' if interval else 'off'}, clock "
-            + str(head.get("clock", {}).get("source", "unknown")))
-    if interval == 1 or (interval and kind in ALWAYS_SPLIT):
-        line += ", counts and times exact"
-    elif interval:
-        sampled = kind == "burst"
-        line += (f", counts {'' if sampled else 'and totals '}exact, "
-                 f"{'times' if sampled else 'stages'} of 1 in {interval} "
-                 f"{kind}s")
-    return line
-
-
-def account(head: Dict[str, Any], item: Account, now_us: int,
-            histograms: bool, threads: bool) -> List[str]:
-    """Returns one account."""
-    kind, name = item.key.kind, printable(item.key.name)
-    seconds = (now_us - (item.since_us or now_us)) / 1e6
-    lines = [f"{name}: {plural(item.total.events, kind)} in {seconds:.1f} s"
-             + lost(item.total), settings(head, kind)]
-    if item.total.is_empty:
-        return lines
-    lines += stages(item.total, histograms)
-    lines += shares("class", {n: b.events for n, b in item.classes.items()},
-                    item.total.events)
-    lines += groups(item.total)
-    if item.threads:
-        lines += shares("thread",
-                        {n: b.events for n, b in item.threads.items()},
-                        item.total.events)
-    for thread, body in item.threads.items() if threads else ():
-        if body.events or body.lost:
-            lines.append(f"{name}, thread {printable(thread)}: "
-                         f"{plural(body.events, kind)}" + lost(body))
-            lines += stages(body, histograms) + groups(body)
-    return lines
-
-
-def show(reply: model.Reply, histograms: bool, threads: bool) -> List[str]:
-    """Returns the text of a reply to cost-show."""
-    lines = []
-    for item in reply.accounts.values():
-        lines += account(reply.head, item, reply.now_us, histograms, threads)
-    noun = model.OBJECTS.get(reply.report, "account")
-    if reply.omitted:
-        lines.append(f"and {count(reply.omitted)} more {noun}"
-                     f"{'' if reply.omitted == 1 else 's'}")
-    for item in reply.deleted.values():
-        if not item.total.is_empty:
-            lines.append(f"deleted: {plural(item.accounts, noun)}, "
-                         + plural(item.total.events, item.key.kind)
-                         + lost(item.total))
-    return lines or [f"no {noun}"]
+def account(name: str, item: Account, seconds: float,
+            histograms: bool) -> List[str]:
+    """Returns what there is of an account, or of a sum."""
+    body = item.total
+    lines = [f"{printable(name)}: {plural(body.events, body.kind)} in "
+             f"{seconds:.1f} s" + lost(body)] + table(body)
+    for stage, d in body.stages.items() if histograms else ():
+        lines += bars(body.kind, stage, d)
+    for title, bodies in ("class", item.classes), ("thread", item.threads):
+        lines += shares(title, {n: b.events for n, b in bodies.items()},
+                        body.events)
+    return lines + groups(body)
 
 
 def details(event: Dict[str, Any]) -> str:
-    """Returns what one of the slowest events was about."""
-    d = event.get("details", {})
-    parts = []
-    if "dp_port" in d:
-        name = d.get("port_name")
-        parts.append(f"dp port {d['dp_port']}"
-                     + (f" ({printable(name)})" if name else ""))
-    if "packet_bytes" in d:
-        parts.append(f"{d['packet_bytes']} bytes")
-    if "packets" in d:
-        parts.append(f"{d['packets']} packets")
-    if d.get("dropped"):
-        parts.append(f"{d['dropped']} dropped")
-    if "interfaces" in d:
-        parts.append(plural(d["interfaces"], "interface"))
-    if "commands" in d:
-        parts.append(plural(d["commands"], "command"))
-    if "interface" in d:
-        parts.append(f"interface {printable(d['interface'])}")
-    if "arguments" in d:
-        parts.append(f"arguments: {printable(d['arguments'])}"
-                     if d["arguments"] else "no arguments")
-    if "peer" in d:
-        parts.append(f"from {printable(d['peer'])}")
-    if "message" in d:
-        parts.append(str(d["message"]))
-    elif "nlmsg_type" in d:
-        parts.append(f"nlmsg_type {d['nlmsg_type']}")
-        if "command" in d:
-            parts.append(f"command {d['command']}")
-    if "device" in d:
-        parts.append(f"device {printable(d['device'])}")
-    elif "ifindex" in d:
-        parts.append(f"ifindex {d['ifindex']}")
-    if "datapath_flows" in d:
-        parts.append(f"{d['datapath_flows']} flows in the datapath")
-    return ", ".join(parts)
+    """Returns why one of the slowest events was slow, and what it was
+    about."""
+    known = {} if event["cause"] == "unknown" else {"": event["cause"]}
+    return ", ".join(printable(f"{name} {value}").strip() for name, value
+                     in {**known, **event["details"]}.items())
 
 
-def cause(event: Dict[str, Any]) -> str:
-    """Returns why an event was slow, with a comma, if that is known."""
-    known = event.get("cause", "unknown")
-    return "" if known == "unknown" else f"{printable(known)}, "
-
-
-def slow_event(event: Dict[str, Any],
-               columns: model.Columns) -> List[str]:
-    excluded = event.get("excluded_ns")
-    line = us(event["total_ns"], " us")
-    if excluded:
-        line += f", without {us(excluded, ' us')} of events within it,"
-    line += (f" at {when(event['time_us'])}, thread "
-             f"{printable(event['thread'])}, class "
-             f"{printable(event['class'])}, {cause(event)}{details(event)}")
-    lines = [line]
-    flow = event.get("details", {}).get("flow")
-    if flow:
-        lines.append("     " + printable(flow))
-    times = ordered(event["stages_ns"], columns)
-    rest = "".join(f" {n} {us(ns)} " for n, ns in times).rstrip()
-    rest = "    " + (rest.replace("  ", " ") + " us" if times
-                     else " stages unknown")
-    for name, n in ordered(event["numbers"], columns):
-        rest += f", {name} {count(n)}"
-    return lines + [rest]
-
-
-def ordered(stages_: Dict[str, int],
-            columns: model.Columns) -> List[Tuple[str, int]]:
-    return [(n, stages_[n]) for n in columns.ordered(stages_)]
-
-
-def slowest(json: Dict[str, Any]) -> List[str]:
-    """Returns the text of a reply to cost-slowest."""
-    lines = []
-    kinds = model.kinds(json)
-    for item in json["accounts"]:
-        seconds = (json["now_us"] - item["since_us"]) / 1e6
-        lines.append(f"{printable(item['name'])}: slowest "
-                     f"{len(item['slowest'])} of "
-                     f"{plural(item['events'], item['kind'])} in "
-                     f"{seconds:.1f} s")
-        for i, event in enumerate(item["slowest"], 1):
-            text = slow_event(event, model.columns_of(
-                kinds, item["kind"], event["stages_ns"]))
-            lines += [f"{i:3}. {text[0]}"] + text[1:]
-    if json.get("late"):
-        lines.append("the latest events are missing, as a thread does not "
-                     "rest: try again")
-    return lines or ["no account"]
-
-
-def threads(json: Dict[str, Any]) -> List[str]:
-    """Returns the text of a reply to cost/threads."""
-    lines = [f"{len(json['threads'])} threads in {json['have_ns'] / 1e9:.1f} "
-             "s"]
-    if "error" in json:
-        lines.append("threads cannot be read: " + printable(json["error"]))
-    lines.append("  thread            CPU % delay % voluntary/s "
-                 "involuntary/s faults")
-    for item in json["threads"]:
-        line = f"  {printable(item['name']):15}"
-        last = item.get("last")
-        if last:
-            ns = last["ns"]
-            line += (f" {100 * last['cpu_ns'] / ns:7.1f}"
-                     f" {100 * last['run_delay_ns'] / ns:7.1f}"
-                     f" {1e9 * last['voluntary_switches'] / ns:11.1f}"
-                     f" {1e9 * last['involuntary_switches'] / ns:13.1f}"
-                     f" {last['major_faults']:6}")
-        lines.append(line)
-    return lines
-
-
-def limit(json: Dict[str, Any]) -> List[str]:
-    """Returns the text of a reply to revalidator/cost-limit."""
-    lines = []
-    for item in json["datapaths"]:
-        moves = item["moves"]
-        lines.append(f"{printable(item['name'])}: flow limit "
-                     f"{item['flow_limit']}, moved {moves} "
-                     f"time{'' if moves == 1 else 's'}")
-        for move in item["latest"]:
-            lines.append(f"  {when(move['time_us'])} {move['reason']} from "
-                         f"{move['from']} to {move['to']}")
-            lines.append(f"    after a round of {move['duration_ms']} ms with "
-                         f"{move['flows']} flows" if "duration_ms" in move
-                         else "    by command")
-    return lines or ["no datapath"]
+def slowest(name: str, events: List[Dict[str, Any]]) -> List[str]:
+    """Returns the slowest events of an account."""
+    return [f"{printable(name)}: slowest"] + [
+        f"{i:3}. {us(event['total_ns'], ' us')} at {when(event['time_us'])}, "
+        + printable(f"thread {event['thread']}, class {event['class']}, ")
+        + details(event) for i, event in enumerate(events, 1)]

@@ -220,10 +220,7 @@ def _one_report(window: Window, view: View) -> List[str]:
                 if model.sum_key(a) == key).items() if b.events]
             lines += table("thread", threads, window.seconds, view
                            ) if threads else []
-        lines += text.table(total.total, False)
-        if any(not s.is_time for s in total.total.stages.values()):
-            lines += text.table(total.total, True)
-        lines += text.groups(total.total)
+        lines += text.table(total.total) + text.groups(total.total)
     for note in window.notes:
         lines.append(f"  ({text.printable(note)})")
     return lines or ["  nothing happened"]
