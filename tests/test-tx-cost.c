@@ -27,6 +27,7 @@
 #include "command-line.h"
 #include "cost.h"
 #include "cost-clock.h"
+#include "latch.h"
 #include "ovs-rcu.h"
 #include "ovs-thread.h"
 #include "ovstest.h"
@@ -95,9 +96,15 @@ resident(void)
 static void
 print_memory(const char *when, uint64_t before, size_t n_ports)
 {
+    struct latch given_back;
     uint64_t accounted, now;
 
-    ovsrcu_barrier();
+    latch_init(&given_back);
+    ovsrcu_postpone(latch_set, &given_back);
+    while (!latch_is_set(&given_back)) {
+        xnanosleep(1000000);
+    }
+    latch_destroy(&given_back);
     accounted = cost_memory_used();
     now = resident();
     printf("%s: %.2f MB, %.2f MB resident, %"PRIu64" bytes a port\n", when,
