@@ -375,7 +375,8 @@ class TestText(unittest.TestCase):
                 found.add(found.last, command,
                           text + "\nEtwas Neues, 12 a second\n")
                 self.assertEqual(len(found.notes), 1)
-                self.assertRegex(found.notes[0], "such as \"(Etwas Neu|\\d)")
+                self.assertRegex(found.notes[0],
+                                 "(such as|understood:) \"(Etwas Neu|\\d)")
         found = Stock()
         found.add(found.last, "coverage/show", "rev_bond  7,0/sec total: 5")
         self.assertEqual(found.rate("rev_bond"), 0)
@@ -605,6 +606,14 @@ class TestArchive(unittest.TestCase):
                 self.assertEqual(doctor.run(recording, [], False), 1)
             self.assertIn("Open vSwitch 3.1.0 has no accounting",
                           out.getvalue())
+            # A file of another program, and of a switch that has few.
+            (Path(top) / "proc").mkdir()
+            (Path(top) / "proc/version").write_text("Linux version 6.1\n")
+            (directory / "ovs-appctl_coverage.show").unlink()
+            (found,) = archive.load(top).values()
+            self.assertEqual(found.notes, [
+                "no output of coverage/show is here, so most rules say "
+                "nothing"])
             # Two hosts.
             (Path(top) / "other").mkdir()
             (Path(top) / "other/upcall.show.txt").write_text(

@@ -17,6 +17,7 @@ from ovs.cost import stocktext
 from ovs.cost.stock import PARSERS, Stock
 
 MAX_SIZE = 1 << 24
+MATTER = "coverage/show", "upcall/show"     # Most rules are about these.
 TABLES = "Open_vSwitch", "Bridge", "Controller", "Interface"
 
 _COMMANDS = {
@@ -96,8 +97,15 @@ def load(top: str) -> Dict[str, Stock]:
                                   text)
                 stock.add(stock.last, command.replace(" BR", f" {argument}"),
                           None if failed else text)
-        if stock.last:
+        # Other files are named "version", too: /proc has one.
+        if stock.last.keys() - {"version"}:
             stock.tables = [tables]
+            absent = [command for command in MATTER
+                      if not stock.last.get(command)]
+            if absent:
+                stock.notes.append(
+                    f"no output of {' and of '.join(absent)} is here, so most "
+                    "rules say nothing")
             name = os.path.relpath(directory, top)
             found["" if name == "." else name] = stock
     if len(found) == 1:                 # Then the log is its own.

@@ -201,8 +201,10 @@ class Stock:
         unknown: List[str] = []
         reading[command] = parser(text, unknown)
         if unknown:
+            n = len(unknown)
             self.notes.append(
-                f"{command}: {len(unknown)} lines are not understood, such as "
+                f"{command}: {n} line{'s are' if n > 1 else ' is'} not "
+                f"understood{', such as' if n > 1 else ':'} "
                 f"\"{unknown[0].strip()[:60]}\"")
 
 
