@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -413,7 +414,10 @@ class Server(threading.Thread):
     def serve(self, connection: socket.socket) -> None:
         text = ""
         while True:
-            text += connection.recv(100).decode()
+            data = connection.recv(100).decode()
+            if not data:
+                return
+            text += data
             while text.endswith("}"):
                 try:
                     request, end = json.JSONDecoder().raw_decode(text)
@@ -475,6 +479,34 @@ class TestWatch(unittest.TestCase):
         self.assertLess(time.monotonic() - start, 3)
         self.assertIn("no reply to", watch.failed)
         self.assertIn("coverage/show", watch.stock.first)
+
+    def test_other(self) -> None:
+        """The socket of another program."""
+        watch = self.watch(Server(self.path, {
+            "version": "ovsdb-server (Open vSwitch) 4.0.0\n"}.get))
+        self.assertIn("this is ovsdb-server", watch.failed)
+
+    def test_halted(self) -> None:
+        """A process that is stopped, one that runs, and none."""
+        with subprocess.Popen(["sleep", "60"]) as process:
+            self.addCleanup(process.kill)
+            process.send_signal(signal.SIGSTOP)
+            os.waitpid(process.pid, os.WUNTRACED)
+            self.assertIn("SIGSTOP", processes.halted(process.pid))
+            process.kill()
+        self.assertEqual(processes.halted(os.getpid()), "")
+        self.assertEqual(processes.halted(0), "")
+
+    def test_last(self) -> None:
+        """A switch that keeps no windows of the time before."""
+        server = Server(self.path, RECORDED["4.0.0"].get)
+        self.addCleanup(server.socket.close)
+        recording = Recording()
+        self.assertEqual(doctor.watch([Target(self.path)], 10, "5m",
+                                      recording), [])
+        (found,) = recording.stock.values()
+        self.assertIn("--last has the rates of the last minute",
+                      found.notes[-1])
 
     def test_threads(self) -> None:
         """The process at the other end, and none."""

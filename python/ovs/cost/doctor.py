@@ -141,6 +141,10 @@ def watch(targets: Sequence[Target], seconds: float, last: str,
     ask(watches, pollers, recording, options)
     for each in watches:
         stock = each.end()
+        if last and not each.failed and (
+                f"/{each.target.name}" not in recording.sources()):
+            stock.notes.append("without accounting, --last has the rates of "
+                               "the last minute, and no threads")
         if not each.failed or stock.threads:
             recording.stock[f"/{each.target.name}"] = stock
     return [(each.failed or poller.failed).replace(

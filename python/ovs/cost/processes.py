@@ -50,6 +50,13 @@ def age() -> float:
             / os.sysconf("SC_CLK_TCK")) if fields else 0.0
 
 
+def halted(pid: int) -> str:
+    """Returns why a process does not run, or ""."""
+    fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return {"T": "it is stopped (SIGSTOP)", "t": "a debugger has stopped it",
+            "D": "it waits in the kernel"}.get(fields[0], "") if fields else ""
+
+
 def memory(pid: int) -> int:
     """Returns the bytes that a process has in memory, or 0."""
     fields = _text(f"/proc/{pid}/statm").split()

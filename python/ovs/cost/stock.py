@@ -279,6 +279,9 @@ class Watch:
         if not stock.tables:
             self._bridges = self._list_bridges()
         self._ask(stock.first, FIRST)
+        program = re.match(r"(\S+) \(", stock.first.get("version", ""))
+        if program and program[1] != "ovs-vswitchd":
+            self.failed = f"{self.target.name}: this is {program[1]}"
         self._show_datapaths(stock.first)
         if not self.failed:
             self._start = time.monotonic()
@@ -307,7 +310,8 @@ class Watch:
         return 0
 
     def _show_datapaths(self, reading: Dict[str, Any]) -> None:
-        if 0 < reading.get("memory/show", {}).get("ports", 0) <= MANY:
+        ports = reading.get("memory/show", {}).get("ports", 0)
+        if 0 < ports <= MANY and not self.failed:
             self._ask(reading, ["dpctl/show"])
 
     def look(self, seconds: float) -> None:
@@ -355,6 +359,9 @@ class Watch:
         if self._database:
             self._database.close()
         self.target.close()
+        if "no reply" in self.failed:
+            why = processes.halted(self._pid())
+            self.failed += f": {why}" if why else ""
         return stock
 
     def _ask_more(self) -> None:
