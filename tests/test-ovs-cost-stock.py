@@ -87,6 +87,11 @@ def macs(found: Stock) -> None:
     found.tables = [{"Interface": [{"name": "p1", "ofport": 7}]}]
 
 
+def loop(found: Stock) -> None:
+    bridge = 'fdb/stats-show br"0'
+    found.last[bridge] = dict(found.last[bridge], moved=150, entries=3)
+
+
 def learn(found: Stock) -> None:
     found.samples = [{"rules": 100 + 5000 * i} for i in range(3)]
     found.more["dump-tables br0"] = {"0": 100, "10": 10000}
@@ -177,6 +182,7 @@ def kept(found: Stock) -> None:
 CASES = {
     "mac-table-full": (macs, "4,000 addresses were evicted in 10 s; port p1 "
                        "has 900 of them"),
+    "mac-moves": (loop, "(3 are known) move between ports 15 times a second"),
     "rules-grow": (learn, "by 1,000 a second without a message, to 10,100, "
                    "most in table 10 of br0"),
     "rules-change": (flow_mods, "by python3 churn.py (pid 812) to br0: a "
@@ -258,6 +264,16 @@ class TestRules(unittest.TestCase):
         self.assertRegex(lines[0], r"^br\"0: the MAC table \(1,000\) is full")
         self.assertEqual([line[:18] for line in lines if "So:" in line],
                          ["    So: Flows are ", "    So: revalidato"])
+
+    def test_receiver(self) -> None:
+        """The port whose packets keep the main thread busy."""
+        found = healthy()
+        busy(found, "ovs-vswitchd")
+        count(found, netdev_received=10000)
+        interface(found, {"statistics": {"rx_packets": 10}},
+                  {"statistics": {"rx_packets": 90010}})
+        self.assertIn("no PMD thread polls, most of port p1",
+                      findings(found)[0]["sentence"])
 
     def test_starved(self) -> None:
         """A thread without a CPU needs it as much as one that has it."""

@@ -21,6 +21,11 @@ PORTS = [f"p{i}" for i in range(1, 9)]
 COOKIES = [0x25, 0x26, 0x27]    # Each of the rule for a destination.
 DESTINATION = 0x0b000001
 N_OLD = 400                     # Flows that packets come of all the time.
+SOURCE = make_packet(0)[6:12]   # The MAC address that all packets are from.
+
+
+def from_mac(packet: bytes, mac: int) -> bytes:
+    return packet[:6] + b"\x52\x54" + struct.pack(">I", mac) + packet[12:]
 
 
 class Case(Switch):
@@ -126,6 +131,8 @@ class Trouble(Case):
     def flood(self) -> None:
         start, n = time.monotonic(), 0
         for number, packet in self.packets():
+            if packet[6:12] == SOURCE:      # Each port has one of its own.
+                packet = from_mac(packet, 0x20000 + number)
             self.sockets[number].send(packet)
             n += 1
             if not n % 50:
@@ -212,10 +219,6 @@ while True:
 """
 
 BY_SOURCE = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]"       # A megaflow for each.
-
-
-def from_mac(packet: bytes, mac: int) -> bytes:
-    return packet[:6] + b"\x52\x54" + struct.pack(">I", mac) + packet[12:]
 
 
 class Macs(Trouble):

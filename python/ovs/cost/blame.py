@@ -94,6 +94,18 @@ WHY = {
     "mcast_snooping": "multicast groups change"}
 
 
+def receiver(stock: Stock) -> str:
+    """Returns the port that has received most of the packets, if one has most,
+    and its statistics were read anew."""
+    n = {rows[-1]["name"]: max(new - old, 0)
+         for rows in stock.rows("Interface").values() if rows[1:]
+         for old, new in [[(row.get("statistics") or {}).get("rx_packets", 0)
+                           for row in (rows[0], rows[-1])]]}
+    port = max(n, key=lambda name: n[name], default="")
+    return (f", most of port {port}" if port and n[port] > sum(n.values()) / 2
+            else "")
+
+
 class Work(NamedTuple):
     """What may keep the main thread busy, if a counter is so high."""
 
@@ -116,7 +128,8 @@ WORK = (
     Work("nln_changed", 50, "{rate:,.0f} changes of links a second"),
     Work("ofproto_recv_openflow", 1,
          "OpenFlow, {rate:,.1f} messages a second{who}", speakers),
-    Work("netdev_received", 100, "packets of ports that no PMD thread polls"),
+    Work("netdev_received", 100, "packets of ports that no PMD thread polls"
+         "{who}", lambda case: receiver(case.stock)),
 )
 
 

@@ -35,6 +35,15 @@ def evicted(case: Case) -> Numbers:
                        if ports else "")}
 
 
+def moves(case: Case) -> Numbers:
+    stock = case.stock
+    for bridge, fdb in stock.of("fdb/stats-show"):
+        n = stock.grown(f"fdb/stats-show {bridge}", "moved")
+        if stock.seconds and n >= FEW:
+            yield {"name": bridge, "rate": n / stock.seconds, "n":
+                   fdb.get("entries", 0), "share": 0.3}
+
+
 def grows(case: Case) -> Numbers:
     rate, where = growth(case.stock), ""
     for bridge, tables in case.stock.of_more("dump-tables"):
@@ -219,7 +228,7 @@ STOCK_RULES = (
          "address that is evicted has flows translated again.", LINK,
          "{name}: the MAC table ({max:,}) is full: {n:,} addresses were "
          "evicted in {s:.0f} s{who}", evicted,
-         causes="flows-retranslated, threads-busy, main-busy"),
+         causes="mac-moves, flows-retranslated, threads-busy, main-busy"),
     Rule("rules-grow", "critical", "memory and OpenFlow rules grow all the "
          "time", "memory/show, coverage/show",
          "No OpenFlow message adds them: look for a `learn` action without "
@@ -313,6 +322,18 @@ STOCK_RULES = (
          "), use shorter timeouts, or find who opens so many.", LINK,
          "Connection tracking is full: {n:,} of {limit:,} connections{lost}",
          connections),
+    Rule("mac-moves", "warning", "packets arrive several times, or at the "
+         "wrong port: a loop, or a MAC address twice",
+         "fdb/stats-show BRIDGE, fdb/show BRIDGE",
+         "Two ports lead to the same network, patch ports form a circle (the "
+         "log has \"over max translation depth\"), or two hosts have one "
+         "address. Call `fdb/show` several times: the address whose port "
+         "changes says where. Remove one way, or have `stp_enable` or "
+         "`rstp_enable` of the bridges do so.", LINK,
+         "{name}: MAC addresses ({n:,} are known) move between ports "
+         "{rate:,.0f} times a second: a loop, or two hosts with one address",
+         moves,
+         causes="flows-retranslated, threads-busy, main-busy, slow-path"),
     Rule("bfd-flaps", "warning", "", "bfd/show",
          "Packets are lost on the way, or one side is too late: see whether a "
          "thread is starved or stalled, and raise `bfd:min_rx`.", LINK,
