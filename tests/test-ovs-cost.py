@@ -1082,6 +1082,8 @@ class TestTarget(InTemporary):
                           ["upcall/cost-show", "-hist"]])
         with self.assertRaises(CommandError):
             target.command("nonsense")
+        with self.assertRaisesRegex(CommandError, "has no accounting"):
+            target.command("cost/nonsense")
         target.close()
 
     def test_trouble(self) -> None:
@@ -1089,9 +1091,19 @@ class TestTarget(InTemporary):
             Target(self.path("absent")).command("x")
         with self.assertRaisesRegex(TargetError, "is it running"):
             Target("no-such-daemon").command("x")
+        Path(self.path("d.pid")).write_text("x\n")
+        with mock.patch("ovs.cost.target.RUNDIR", str(self.dir)), (
+                self.assertRaisesRegex(TargetError, "it has no number")):
+            Target("d").command("x")
         self.server.hang = True
         with self.assertRaisesRegex(TargetError, "no reply|closed"):
             Target(self.path("s"), 0.2).command("upcall/cost-show")
+
+    def test_interrupted(self) -> None:
+        """Somebody does not want to wait."""
+        with mock.patch("time.sleep", side_effect=KeyboardInterrupt):
+            self.assertEqual(self.run_main("doctor", "-t", self.path("s")),
+                             (130, "", ""))
 
     def test_permission(self) -> None:
         """Who may use the socket is said to those who may not."""

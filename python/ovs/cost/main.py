@@ -30,6 +30,7 @@ except ImportError:             # There is no other part of Open vSwitch's.
 
 EXIT_FAILED_IF = 1              # What --fail-if is for.
 EXIT_TROUBLE = 2
+EXIT_INTERRUPTED = 130          # As shells have it.
 
 DEFAULT_TARGET = "ovs-vswitchd"
 
@@ -479,6 +480,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         status = commands[args.command](args)
         sys.stdout.flush()
         return status
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_TROUBLE

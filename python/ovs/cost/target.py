@@ -41,7 +41,8 @@ def socket_path(target: str) -> str:
             pid = int(f.read())
     except (OSError, ValueError) as e:
         raise TargetError(f"{target}: is it running? (cannot read {pidfile}: "
-                          f"{getattr(e, 'strerror', None) or e})") from e
+                          f"{getattr(e, 'strerror', 'it has no number')})"
+                          ) from e
     return os.path.join(directory, f"{target}.{pid}.ctl")
 
 
@@ -165,7 +166,13 @@ class Target:
             self.close()
             raise TargetError(f"{self.name}: a reply that is not understood")
         if reply.get("error") is not None:
-            raise CommandError(str(reply["error"]).strip())
+            error = CommandError(str(reply["error"]).strip())
+            if is_unknown(error) and "cost" in method:
+                error = CommandError(
+                    f"\"{method}\" is not a valid command: {self.name} has no "
+                    "accounting, or an older version of it (only \"ovs-cost "
+                    "doctor\" works without)")
+            raise error
         return reply.get("result")
 
     def _receive(self, deadline: float) -> Any:
