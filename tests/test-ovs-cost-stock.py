@@ -21,6 +21,7 @@ import time
 import unittest
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
+from unittest import mock
 
 from ovs.cost import archive, doctor, processes, stock, stocktext
 from ovs.cost.database import Database
@@ -28,7 +29,7 @@ from ovs.cost.recording import Recording
 from ovs.cost.stock import Stock, Watch
 from ovs.cost.stockrules import STOCK_RULES
 from ovs.cost.stocktext import Count, Pmd
-from ovs.cost.target import CommandError, Target
+from ovs.cost.target import CommandError, Target, TargetError
 
 HERE = Path(__file__).resolve().parent
 RECORDED: Dict[str, Dict[str, str]] = json.loads(
@@ -180,6 +181,8 @@ def kept(found: Stock) -> None:
 
 # What makes each rule, and no other, begin a finding, and words that it has.
 CASES = {
+    "restarted": (lambda s: setattr(s, "follower", 77),
+                  "process 1 is gone, process 77 has come"),
     "mac-table-full": (macs, "4,000 addresses were evicted in 10 s; port p1 "
                        "has 900 of them"),
     "mac-moves": (loop, "(3 are known) move between ports 15 times a second"),
@@ -501,6 +504,19 @@ class TestWatch(unittest.TestCase):
         watch = self.watch(Server(self.path, {
             "version": "ovsdb-server (Open vSwitch) 4.0.0\n"}.get))
         self.assertIn("this is ovsdb-server", watch.failed)
+
+    def test_restarted(self) -> None:
+        """A connection that is gone is made again, once."""
+        target = mock.Mock()
+        target.pid.side_effect = [5, 0, 5, 0]
+        target.ask.side_effect = [TargetError("x"), ["4"], TargetError("y"),
+                                  TargetError("z")]
+        watch = Watch(target)
+        watch._ask(watch.stock.first, ["version"])
+        self.assertEqual((watch.stock.first, watch.failed),
+                         ({"version": "4"}, ""))
+        watch._ask(watch.stock.last, ["version"])
+        self.assertEqual(watch.failed, "z")
 
     def test_halted(self) -> None:
         """A process that is stopped, one that runs, and none."""

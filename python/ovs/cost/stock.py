@@ -68,6 +68,7 @@ class Stock:
         self.threads: List[Dict[str, Any]] = []     # First and last.
         self.samples: List[Dict[str, int]] = []     # Of memory/show.
         self.resident = 0                           # Bytes of memory.
+        self.follower = 0               # The process that came in the window.
         self.tables: List[Dict[str, Any]] = []      # Database, first and last.
         self.changes: Dict[Any, int] = {}           # In the database.
         self.clients: Optional[processes.Clients] = None
@@ -227,10 +228,17 @@ class Watch:
                     for each in ([command] if not command.endswith(" BR") else
                                  [f"{command[:-3]} {bridge}"
                                   for bridge in self._bridges])]
+        words = [request.split(" ", -1 if " -" in request else 1)
+                 for request in requests]
         try:
-            replies = self.target.ask([
-                request.split(" ", -1 if " -" in request else 1)
-                for request in requests])
+            connected = self.target.pid()
+            try:
+                replies = self.target.ask(words)
+            except TargetError:
+                # A new process may have come.
+                if not connected or self.target.pid():
+                    raise
+                replies = self.target.ask(words)
         except (TargetError, CommandError) as e:
             self.failed = self.failed or str(e)
             return
@@ -340,6 +348,10 @@ class Watch:
                 stock.log = processes.log(pid)
             if not self.failed:
                 self._ask(stock.last, (*FIRST, *ONCE))
+                if stock.threads and stock.threads[0]:
+                    pid = self.target.pid() or self._pid()
+                    stock.follower = pid if pid != stock.threads[0][
+                        "pid"] else 0
                 if self._start:
                     stock.seconds = time.monotonic() - self._start
             if not self.failed:

@@ -20,6 +20,13 @@ FEW = 10                        # Events that may be chance.
 LINK = "cost-doctor", "What it looks at"
 
 
+def restarted(case: Case) -> Numbers:
+    stock = case.stock
+    if stock.follower:
+        yield {"share": 1.0, "old": stock.threads[0]["pid"],
+               "new": stock.follower}
+
+
 def evicted(case: Case) -> Numbers:
     stock = case.stock
     for bridge, fdb in stock.of("fdb/stats-show"):
@@ -220,6 +227,12 @@ def dropped(counter: str) -> Callable[[Case], Numbers]:
 
 
 STOCK_RULES = (
+    Rule("restarted", "critical", "connections break off, and OpenFlow rules "
+         "are gone: a switch is restarted", "version",
+         "Its log, `journalctl` and `coredumpctl` say why: a crash, a package "
+         "update, or too little memory (`dmesg`).", LINK,
+         "ovs-vswitchd was restarted within these seconds: process {old} is "
+         "gone, process {new} has come", restarted),
     Rule("mac-table-full", "critical", "traffic is flooded, or revalidators "
          "are busy, as a MAC table is too small",
          "fdb/stats-show BRIDGE, fdb/show BRIDGE, coverage/show",
