@@ -153,6 +153,15 @@ def controller(found: Stock) -> None:
             "packet-in-miss-bypassed": "0"})]
 
 
+def alone(found: Stock) -> None:
+    found.tables = [{
+        "Bridge": [{"_uuid": "b0", "name": "br0", "controller": ["7f", "80"],
+                    "fail_mode": "secure"}],
+        "Controller": [{"_uuid": uuid, "target": target, "is_connected": False}
+                       for uuid, target in (("7f", "tcp:192.0.2.1:6653"),
+                                            ("80", "ptcp:6654"))]}] * 2
+
+
 def full(found: Stock) -> None:
     found.last.update({"dpctl/ct-get-maxconns": 1000,
                        "dpctl/ct-get-nconns": 1000})
@@ -211,6 +220,8 @@ CASES = {
     "flow-limit-low": (change("upcall/show", current=200, limit=200),
                        "200 flows are at the limit, 200"),
     "slow-path": (slow, "most from port p3 (reason: controller; flows: 2)"),
+    "controller-absent": (alone, "br0 has no connection to its controller, "
+                          "tcp:192.0.2.1:6653: its rules stay"),
     "packet-ins-dropped": (controller, "900 packets for the controller tcp:"
                            "192.0.2.1 (90%) were dropped: they exceed its "
                            "limit of 100 a second"),
@@ -267,6 +278,17 @@ class TestRules(unittest.TestCase):
         self.assertRegex(lines[0], r"^br\"0: the MAC table \(1,000\) is full")
         self.assertEqual([line[:18] for line in lines if "So:" in line],
                          ["    So: Flows are ", "    So: revalidato"])
+
+    def test_controllers(self) -> None:
+        """One controller is enough, and a listener needs none."""
+        for uuid, change in (("7f", {"is_connected": True}),
+                             ("7f", {"target": "punix:x"}), ("7f", {})):
+            found = healthy()
+            alone(found)
+            found.tables = copy.deepcopy(found.tables)
+            for row in found.tables[-1]["Controller"]:
+                row.update(change if row["_uuid"] == uuid else {})
+            self.assertEqual(len(findings(found)), not change)
 
     def test_receiver(self) -> None:
         """The port whose packets keep the main thread busy."""
@@ -678,6 +700,9 @@ class TestArchive(unittest.TestCase):
             self.assertEqual(found.notes, [
                 "no output of coverage/show is here, so most rules say "
                 "nothing"])
+            del found.last["version"]
+            recording.stock = {"": found}
+            self.assertIn("Open vSwitch has no", doctor.without(recording))
             # Two hosts.
             (Path(top) / "other").mkdir()
             (Path(top) / "other/upcall.show.txt").write_text(

@@ -187,7 +187,8 @@ def without(recording: Recording) -> str:
     versions = {str(stock.last.get("version", "")).split(" ")[-1].strip()
                 for source, stock in recording.stock.items()
                 if source not in recording.sources()}
-    return (f"Open vSwitch {', '.join(sorted(versions - {''}))} has no "
+    names = ", ".join(sorted(versions - {""}))
+    return (f"Open vSwitch {names}".strip() + " has no "
             "accounting: with it, this would also have how long upcalls, "
             "revalidation and the main loop take, and which port, rule, "
             "message or command it is.") if versions else ""

@@ -168,6 +168,25 @@ def slow(case: Case) -> Numbers:
                "n": len(flows)}
 
 
+def disconnected(case: Case) -> Numbers:
+    stock = case.stock
+    for bridge in (rows[-1] for rows in stock.rows("Bridge").values()):
+        # One that only listens for controllers, such as ptcp, needs none.
+        of = [rows for uuid, rows in stock.rows("Controller").items()
+              if uuid in str(bridge.get("controller"))
+              and not str(rows[-1].get("target", "p")).startswith("p")]
+        if of and all(row.get("is_connected") is False
+                      for rows in of for row in rows):
+            secure = bridge.get("fail_mode") == "secure"
+            yield {"share": 1.0 if secure else 0.3, "name": bridge["name"],
+                   "targets": ", ".join(
+                       str(rows[-1]["target"]) for rows in of[:3]),
+                   "what": "its rules stay as they are (fail_mode: secure), "
+                           "and packets that none is for are dropped"
+                           if secure else "it is an ordinary switch "
+                           "meanwhile (fail_mode: standalone)"}
+
+
 def packet_ins(case: Case) -> Numbers:
     stock = case.stock
     for rows in stock.rows("Controller").values():
@@ -322,6 +341,13 @@ STOCK_RULES = (
          "{rate:,.0f} packets a second take the slow path, most from port "
          "{port} (reason: {reason}; flows: {n})", slow,
          causes="main-busy, threads-busy"),
+    Rule("controller-absent", "warning", "new connections fail, as a "
+         "bridge has no controller", "ofproto/list",
+         "See whether the controller runs, and listens at that address: "
+         "`ovs-vsctl list controller` has the last error. If there is none "
+         "any more: `ovs-vsctl del-controller BRIDGE`.", LINK,
+         "{name} has no connection to its controller, {targets}: {what}",
+         disconnected),
     Rule("packet-ins-dropped", "warning", "a controller does not get all "
          "packets", "coverage/show",
          "Raise `controller_rate_limit` of the table Controller, or send it "
