@@ -326,6 +326,9 @@ class TestDoctor(base.InTemporary):         # type: ignore
         status, _, err = self.run_main("doctor", self.path("none"))
         self.assertEqual(status, 2)
         self.assertIn("none: No such file", err)
+        status, _, err = self.run_main("doctor", self.path("sos.tar.xz"))
+        self.assertEqual(status, 2)
+        self.assertIn("sos.tar.xz: unpack it", err)
 
     def test_live(self) -> None:
         switch = self.switch()

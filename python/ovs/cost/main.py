@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import os
+import re
 import socket
 import sys
 import time
@@ -215,6 +216,10 @@ def cmd_doctor(args: argparse.Namespace) -> int:
             warn("recordings, or --target and --last: not both")
             return EXIT_TROUBLE
         files = [path for path in args.file if not os.path.isdir(path)]
+        for path in files:
+            if re.search(r"\.(tar(\.\w+)?|tgz|txz|zip)$", path):
+                raise BadRecording(f"{path}: unpack it, and name its "
+                                   "directory")
         recording = rec.load(files, warn)
         for path in set(args.file) - set(files):
             stocks = archive.load(path)
