@@ -540,6 +540,18 @@ class TestWatch(unittest.TestCase):
         watch._ask(watch.stock.last, ["version"])
         self.assertEqual(watch.failed, "z")
 
+    def test_restarted_late(self) -> None:
+        """Reports are asked for once more, of the process that came."""
+        poller = mock.Mock(failed="")
+
+        def lines(*_: Any) -> List[Any]:
+            poller.failed = "" if poller.failed else "x: Broken pipe"
+            return []
+
+        poller.round.side_effect = lines
+        doctor.ask([mock.Mock(failed="")], [poller], Recording(), "10s")
+        self.assertEqual((poller.round.call_count, poller.failed), (2, ""))
+
     def test_halted(self) -> None:
         """A process that is stopped, one that runs, and none."""
         with subprocess.Popen(["sleep", "60"]) as process:

@@ -158,7 +158,11 @@ def ask(watches: Sequence[Watch], pollers: Sequence[Poller],
     """Adds the reports of targets, of windows if 'last' is not empty."""
     for each, poller in zip(watches, pollers):
         if not each.failed:
-            for line in poller.round(False, *(["-last", last] * bool(last))):
+            options = ["-last", last] * bool(last)
+            lines = poller.round(False, *options)
+            if "Broken pipe" in poller.failed:      # A new process has come.
+                lines = poller.round(False, *options)
+            for line in lines:
                 if "reply" in line:
                     recording.add(f"/{poller.target.name}", line["reply"])
             if "is not a valid command" in poller.failed:
