@@ -31,7 +31,7 @@ struct cost_breach {
     long long int when_ms;
     enum cost_cause cause;
     char thread[COST_NAME_MAX];
-    char account[64];
+    char account[COST_TEXT_MAX];
     struct cost_row who[COST_MAX_LISTS];    /* With 'id' 0 if not known. */
 };
 static struct ovs_mutex breach_mutex = OVS_MUTEX_INITIALIZER;
@@ -108,8 +108,8 @@ keep_breach(const struct cost_recorder *recorder,
         breach->when_ms = time_wall_msec();
         breach->cause = cause;
         ovs_strlcpy(breach->thread, recorder->thread, sizeof breach->thread);
-        ovs_strlcpy(breach->account, cost_account_name(recorder->account),
-                    sizeof breach->account);
+        cost_copy_text(breach->account,
+                       cost_account_name(recorder->account));
         memset(breach->who, 0, sizeof breach->who);
         for (size_t i = 0; span && i < breach->kind->n_lists; i++) {
             if (span->who[i].id) {

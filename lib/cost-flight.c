@@ -379,7 +379,8 @@ cost_flight_to_json(int last_s, unsigned int kept_number, size_t max)
 
     for (size_t i = 0; recording && i < moment->n; i++) {
         json_array_add(threads, events_to_json(&moment->threads[i], moment,
-                                               max_ns, max / moment->n));
+                                               max_ns,
+                                               MAX(max / moment->n, 1)));
     }
     json = cost_report_json_header("cost", "flight", NULL);
     json_object_put(json, "recording", json_boolean_create(recording));

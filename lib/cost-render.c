@@ -250,11 +250,18 @@ put_slowest(struct ds *s, const struct cost_report *report,
     const struct cost_kind *kind = account->kind;
 
     open_json(s, "slowest", '[');
-    for (size_t i = 0; i < MIN(view->n_slowest, account->n_slowest); i++) {
+    for (size_t i = 0, n = 0;
+         i < account->n_slowest && n < view->n_slowest; i++) {
         const struct cost_slow *slow = account->slowest[i];
-        char *class = cost_class_name(kind, slow->class);
-        struct json *details = json_object_create();
+        struct json *details;
+        char *class;
 
+        if (view->class != COST_ALL_CLASSES && slow->class != view->class) {
+            continue;
+        }
+        n++;
+        class = cost_class_name(kind, slow->class);
+        details = json_object_create();
         open_json(s, NULL, '{');
         cost_json_put(s, "total_ns", slow->total_ns);
         cost_json_put(s, "excluded_ns", slow->excluded_ns);
@@ -743,9 +750,15 @@ put_body(struct ds *s, const struct cost_kind *kind,
     }
     ds_put_cstr(s, shown[0] ? "\n" : "");
     if (get(numbers, "slow")) {
-        ds_put_cstr(s, "  slow (over ");
-        put_count(s, cost_load(&kind->config->log_ns) / 1000);
-        ds_put_cstr(s, " us): ");
+        uint64_t log_ns = cost_load(&kind->config->log_ns);
+
+        ds_put_cstr(s, "  slow");
+        if (log_ns) {
+            ds_put_cstr(s, " (over ");
+            put_count(s, log_ns / 1000);
+            ds_put_cstr(s, " us)");
+        }
+        ds_put_cstr(s, ": ");
         put_count(s, get_number(numbers, "slow"));
         ds_put_char(s, '\n');
     }

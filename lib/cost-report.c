@@ -216,6 +216,7 @@ put_report(struct unixctl_worker_reply *reply,
     struct cost_accounts all;
     size_t begin = s->length;
     size_t n, wanted;                   /* Accounts in the reply. */
+    size_t n_unknown = 0;               /* Among these, without numbers. */
     bool late;
 
     cost_accounts_get(report->kinds, report->n_kinds, request->name,
@@ -249,6 +250,7 @@ put_report(struct unixctl_worker_reply *reply,
         struct cost_reading reading;
 
         if (!cost_account_read(all.accounts[i], &all.from, &reading)) {
+            n_unknown += i < n;
             continue;
         }
         have_ms = MAX(have_ms, reading.elapsed_ms);
@@ -279,7 +281,7 @@ put_report(struct unixctl_worker_reply *reply,
 
     if (!text) {
         ds_put_char(s, ']');
-        cost_json_put(s, "omitted", all.n - n);
+        cost_json_put(s, "omitted", all.n - n + n_unknown);
         cost_json_put(s, "elapsed_ms", have_ms);
         if (late) {
             cost_json_begin(s, "late");
@@ -294,6 +296,11 @@ put_report(struct unixctl_worker_reply *reply,
         if (late) {
             ds_put_cstr(s, "the latest events are missing, as a thread does "
                         "not rest: try again\n");
+        }
+        if (n_unknown) {
+            ds_put_format(s, "%"PRIuSIZE" %s%s without numbers of that time\n",
+                          n_unknown, report->object,
+                          n_unknown == 1 ? "" : "s");
         }
         if (n < all.n && !view->top) {
             ds_put_format(s, "and %"PRIuSIZE" more %s%s (%s)\n", all.n - n,
@@ -519,6 +526,11 @@ parse_request(struct request *request, int argc, const char *argv[],
     } else if (!request->n_reports) {
         memcpy(request->reports, reports, n_reports * sizeof *reports);
         request->n_reports = n_reports;
+    }
+    if (!error && request->view.top
+        && (request->name || request->view.class != COST_ALL_CLASSES)) {
+        error = xasprintf("-top takes no %s", request->name
+                          ? request->report->object : "class");
     }
     return error;
 }

@@ -399,6 +399,7 @@ cost_sketch_subtract(struct cost_sketch *sketch, const struct cost_sketch *old)
         struct cost_row row = sketch->rows[i];
         struct cost_row none = { .events = old->floor, .error = old->floor };
         const struct cost_row *before = &none;
+        uint64_t known;
 
         while (j < old->n && old->rows[j].id < row.id) {
             j++;
@@ -406,6 +407,7 @@ cost_sketch_subtract(struct cost_sketch *sketch, const struct cost_sketch *old)
         if (j < old->n && old->rows[j].id == row.id) {
             before = &old->rows[j];
         }
+        known = row.events - row.error;
         decrease(&row.events, before->events);
         decrease(&row.error, before->error);
         row.error = MIN(row.error, row.events);
@@ -414,6 +416,12 @@ cost_sketch_subtract(struct cost_sketch *sketch, const struct cost_sketch *old)
         row.max_ns = (!row.events ? 0
                       : row.max_ns > before->max_ns ? row.max_ns : UINT64_MAX);
         decrease(&row.lost, before->lost);
+        if (before == &none && known > row.events) {
+            /* Its numbers are also those of a row that 'old' has lost. */
+            row.n_samples *= (double) row.events / known;
+            row.time_ns *= (double) row.events / known;
+            row.max_ns = UINT64_MAX;
+        }
         if (row.events || row.lost) {
             sketch->rows[n++] = row;
         }

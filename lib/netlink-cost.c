@@ -16,6 +16,7 @@
 #include "openvswitch/json.h"
 #include "openvswitch/ofpbuf.h"
 #include "ovs-thread.h"
+#include "unicode.h"
 #include "util.h"
 
 /* Linux 4.0 and 4.7 have added these. */
@@ -66,7 +67,7 @@ struct details {
     uint8_t command;                    /* Of generic Netlink. */
     uint8_t family;
     uint32_t ifindex;                   /* Of the device, or 0. */
-    char name[IFNAMSIZ];                /* Used if there is no 'ifindex'. */
+    char name[IFNAMSIZ];                /* In the message, or empty. */
 };
 
 static void get_details(const struct cost_span *, uint64_t *words);
@@ -343,9 +344,10 @@ nl_cost_put_details(const char *account OVS_UNUSED, const uint64_t *words,
     char *message = get_message(d);
     char buf[IFNAMSIZ];
     /* NULL if there is none, or none any more. */
-    const char *device = (d->ifindex ? if_indextoname(d->ifindex, buf)
-                          : d->name[0] ? d->name
+    const char *device = (d->name[0] ? d->name
+                          : d->ifindex ? if_indextoname(d->ifindex, buf)
                           : NULL);
+    char *error = device ? utf8_validate(device, NULL) : NULL;
 
     cost_put_integer(json, "nlmsg_type", d->type);
     if (d->command) {
@@ -357,7 +359,13 @@ nl_cost_put_details(const char *account OVS_UNUSED, const uint64_t *words,
     if (d->ifindex) {
         cost_put_integer(json, "ifindex", d->ifindex);
     }
-    if (device) {
+    if (error) {
+        struct ds s = DS_EMPTY_INITIALIZER;
+
+        ds_put_printable(&s, device, strlen(device));
+        cost_put_string(json, "device", ds_steal_cstr(&s));
+        free(error);
+    } else if (device) {
         json_object_put_string(json, "device", device);
     }
 }

@@ -278,6 +278,41 @@ check_window(void)
     cost_keys_destroy(keys);
 }
 
+/* A key that is in a sum of two threads, but was not in the old one, which had
+ * no row for it, has the time of the window alone. */
+static void
+check_window_of_sum(void)
+{
+    struct cost_keys *keys[2] = { NULL, NULL };
+    struct cost_sketch sums[2];
+
+    for (int i = 0; i < 2; i++) {
+        for (int j = 0; j < 2; j++) {
+            for (uint64_t key = 0; key < N_ROWS; key++) {
+                for (int n = 0; n < 1000 + j && !i; n++) {
+                    count(&keys[j], key + 1000 * j, EVENT_NS, 0);
+                }
+            }
+            for (int n = 0; n < 5 && i; n++) {
+                count(&keys[j], 1000 * j, EVENT_NS, 0);
+            }
+        }
+        read_keys(&sums[i], keys[0]);
+        cost_sketch_read(&sums[i], keys[1], N_ROWS);
+    }
+    cost_sketch_subtract(&sums[1], &sums[0]);
+    for (uint64_t key = 0; key <= 1000; key += 1000) {
+        const struct cost_row *row = find(&sums[1], key);
+
+        ovs_assert(row && row->events == 5 && row->time_ns == 5 * EVENT_NS
+                   && row->n_samples == 5);
+    }
+    for (int i = 0; i < 2; i++) {
+        cost_sketch_uninit(&sums[i]);
+        cost_keys_destroy(keys[i]);
+    }
+}
+
 static void
 check_text(void)
 {
@@ -448,6 +483,7 @@ test_cost_sketch_main(int argc OVS_UNUSED, char *argv[])
     check_stream(true);
     check_stream(false);
     check_window();
+    check_window_of_sum();
     check_text();
     check_weights();
     check_weighted_bounds();
