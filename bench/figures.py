@@ -104,8 +104,8 @@ def make(name: str, spec: str, markdown: bool) -> str:
     if name != "results":
         quote = "`" if markdown else "``"
         text += "From " + ", ".join(
-            f"{quote}bench/results/{one}.json{quote}" for one in names)
-        text = text[:1] + text[1:] + ".\n\n"
+            f"{quote}bench/results/{one}.json{quote}" for one in names
+        ) + ".\n\n"
     return text
 
 

@@ -26,7 +26,7 @@ class Result(NamedTuple):
     unit: str
     values: Dict[str, List[Any]]
 
-    def ratio(self, above: str = "patched", below: str = "stock") -> Ratio:
+    def ratio(self, above: str, below: str) -> Ratio:
         return ratio(self.values[above], self.values[below])
 
 

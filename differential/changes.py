@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random changes of ports, devices, addresses, routes, bonds, tunnels and
-daemons, for the differential test tools/changes.
+daemons, for the differential test.
 
 A change is a list of shell commands that need no change before it: if there is
 no such device or port, the commands fail, and fail alike with each switch.
 Commands of two words, "restart PROGRAM", "open TAP" and "close TAP", are for
-tools/changes itself.
+the program itself.
 """
 
 from __future__ import annotations
@@ -480,7 +480,6 @@ class Changes:
             settings.append(f"other_config:bond-primary={members[0]}")
         if self.random.random() < 0.25:
             settings.append("other_config:bond-detect-mode=miimon")
-        self.ports.difference_update(members)
         self.ports.update(members)
         gone = " -- ".join(f"--if-exists --with-iface del-port {name}"
                            for name in ["bond0", *members])

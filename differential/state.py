@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What somebody can see of a switch and of its network devices, for the
-differential test tools/changes.
+differential test.
 
 A state has a line of text for each thing that is seen: "Interface d1
 link_state" is "up".  What is chance in Open vSwitch itself, so that two
@@ -293,7 +293,7 @@ def compare(one: State, other: State) -> List[str]:
             if one.get(key) != other.get(key)]
 
 
-def probe(switch: Switch, limit: int = 4) -> State:
+def probe(switch: Switch) -> State:
     """Sends a frame to everybody from some devices that are connected with
     ports, and returns where each one was seen."""
     found = devices(switch)
@@ -306,7 +306,7 @@ def probe(switch: Switch, limit: int = 4) -> State:
     # A bond sends by a member, and takes packets of a member, by chance.
     senders = [name for name, one in sorted(found.items())
                if name[0] == "e" and "UP" in one["flags"]
-               and one.get("link") not in bonds][:limit]
+               and one.get("link") not in bonds][:4]
     seen: Dict[str, set] = {name: set() for name in senders}
     with switch.in_netns():
         sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW,

@@ -202,16 +202,14 @@ cost_config_apply(struct cost_config *config)
     OVS_REQUIRES(config_mutex)
 {
     char *key = xasprintf("cost-sample-interval-%s", config->name);
-    uint32_t interval = config->default_interval;
+    uint32_t interval = get_interval("cost-sample-interval",
+                                     config->default_interval);
     struct sset reports;
     bool enabled;
 
     enabled = get_reports(&reports) || sset_contains(&reports, config->name);
     sset_destroy(&reports);
 
-    if (smap_get(&settings, "cost-sample-interval")) {
-        interval = get_interval("cost-sample-interval", interval);
-    }
     interval = enabled ? get_interval(key, interval) : 0;
     free(key);
 

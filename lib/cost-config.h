@@ -56,7 +56,7 @@ struct cost_column {
                                          * number, otherwise NULL.  Of a
                                          * counter, the group that it is shown
                                          * in. */
-    unsigned int flags;                 /* COST_* below. */
+    unsigned int flags;                 /* Of a stage, COST_* below. */
     const char *help;                   /* Definition, a sentence or two. */
 };
 
@@ -66,8 +66,6 @@ struct cost_column {
 #define COST_APART      (1u << 1)
 /* A stage that is known of all events. */
 #define COST_ALWAYS     (1u << 2)
-/* A counter of what was lost, in general not among the events. */
-#define COST_LOST       (1u << 3)
 
 #define COST_ENUM(ID, NAME, UNIT, FLAGS, HELP) ID,
 #define COST_COLUMN(ID, NAME, UNIT, FLAGS, HELP) \

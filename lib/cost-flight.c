@@ -449,13 +449,7 @@ cost_flight(struct unixctl_conn *conn, int argc, const char *argv[],
 void
 cost_flight_init(void)
 {
-    static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
-
-    if (ovsthread_once_start(&once)) {
-        xpthread_key_create(&ring_key, ring_destroy);
-        unixctl_command_register("cost/flight",
-                                 "[-last 10s|1m|5m|15m | -kept N]", 0, 2,
-                                 cost_flight, NULL);
-        ovsthread_once_done(&once);
-    }
+    xpthread_key_create(&ring_key, ring_destroy);
+    unixctl_command_register("cost/flight", "[-last 10s|1m|5m|15m | -kept N]",
+                             0, 2, cost_flight, NULL);
 }

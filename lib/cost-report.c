@@ -330,9 +330,9 @@ put_report(struct unixctl_worker_reply *reply,
 }
 
 /* Appends what 'cb' returns to 'reply'. */
-static void
-put_more(struct unixctl_worker_reply *reply, cost_report_more_cb *cb,
-         int last_s)
+void
+cost_report_put_more(struct unixctl_worker_reply *reply,
+                     cost_report_more_cb *cb, int last_s)
 {
     struct ds text = DS_EMPTY_INITIALIZER;
     struct json *json = cb(last_s, reply->json ? &text : &reply->body);
@@ -364,12 +364,12 @@ do_show(void *request_, struct unixctl_worker_reply *reply)
         }
         put_report(reply, report, request);
         if (report->more && all) {
-            put_more(reply, report->more, request->view.last_s);
+            cost_report_put_more(reply, report->more, request->view.last_s);
         }
     }
     if (reply->json && all) {
         if (more_reply) {
-            put_more(reply, more_reply, request->view.last_s);
+            cost_report_put_more(reply, more_reply, request->view.last_s);
         }
         ds_put_cstr(s, "]}");
     }

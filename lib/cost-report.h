@@ -5,6 +5,8 @@
 
 #include "cost-render.h"
 
+struct unixctl_worker_reply;
+
 /* Cost reports.
  * =============
  *
@@ -26,6 +28,8 @@ void cost_report_register(const struct cost_report *);
 void cost_report_add_reply(cost_report_more_cb *);
 
 /* For other commands. */
+void cost_report_put_more(struct unixctl_worker_reply *, cost_report_more_cb *,
+                          int last_s);
 char *cost_report_parse_last(const char *arg, int *seconds);
 struct json *cost_report_json_header(const char *prefix, const char *command,
                                      struct cost_config *);

@@ -816,15 +816,7 @@ add_reply(int last_s, struct ds *s)
 static void
 do_show(void *window_s, struct unixctl_worker_reply *reply)
 {
-    struct ds text = DS_EMPTY_INITIALIZER;
-    struct json *json = cost_threads_to_json(
-        *(int *) window_s, reply->json ? &text : &reply->body);
-
-    if (reply->json) {
-        json_to_ds(json, 0, &reply->body);
-    }
-    json_destroy(json);
-    ds_destroy(&text);
+    cost_report_put_more(reply, cost_threads_to_json, *(int *) window_s);
     free(window_s);
 }
 

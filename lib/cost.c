@@ -54,7 +54,6 @@ static struct ovs_list accounts OVS_GUARDED_BY(accounts_mutex)
     = OVS_LIST_INITIALIZER(&accounts);
 static struct known_kind *known_kinds OVS_GUARDED_BY(accounts_mutex);
 static size_t n_known_kinds OVS_GUARDED_BY(accounts_mutex);
-static size_t n_accounts OVS_GUARDED_BY(accounts_mutex);
 
 /* The latest tick.  Only the thread that makes ticks writes it. */
 static struct cost_tick latest;
@@ -136,7 +135,6 @@ cost_account_create(const struct cost_kind *kind, const char *name,
     account->since_ms = time_msec();
     ovs_mutex_unlock(&account->mutex);
     ovs_list_push_back(&accounts, &account->list_node);
-    n_accounts++;
     get_kind(kind);
     ovs_mutex_unlock(&accounts_mutex);
     return account;
@@ -342,7 +340,6 @@ cost_account_destroy(struct cost_account *account)
     /* Readers get an account's numbers either from it or as deleted. */
     ovs_mutex_lock(&accounts_mutex);
     ovs_list_remove(&account->list_node);
-    n_accounts--;
     ovs_mutex_lock(&account->mutex);
     remove_recorders(account);
     known = get_kind(account->kind);
@@ -455,7 +452,8 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
     if (last_ms) {
         cost_tick_find(last_ms, &all->from);
     }
-    all->accounts = xmalloc(n_accounts * sizeof *all->accounts);
+    all->accounts = xmalloc(ovs_list_size(&accounts)
+                            * sizeof *all->accounts);
     LIST_FOR_EACH (account, list_node, &accounts) {
         if (account_matches(account, kinds, n_kinds, name)) {
             account->n_refs++;
@@ -856,6 +854,6 @@ cost_get_memory_usage(struct simap *usage)
     simap_increase(usage, "cost-kb",
                    MIN(DIV_ROUND_UP(cost_memory_used(), 1024), UINT_MAX));
     ovs_mutex_lock(&accounts_mutex);
-    simap_increase(usage, "cost-accounts", n_accounts);
+    simap_increase(usage, "cost-accounts", ovs_list_size(&accounts));
     ovs_mutex_unlock(&accounts_mutex);
 }

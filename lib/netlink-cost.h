@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include "cost-span.h"
 
-struct ds;
 struct json;
 struct ofpbuf;
 
@@ -56,7 +55,7 @@ enum nl_cost_stage { NL_COST_STAGES(COST_ENUM) };
            "The dumped objects have changed meanwhile, so that some may be "  \
            "missing.")                                                        \
     COLUMN(NL_COST_ERROR, "error", "result", 0, "The socket failed.")         \
-    COLUMN(NL_COST_OVERRUN, "overrun", "lost", COST_LOST,                     \
+    COLUMN(NL_COST_OVERRUN, "overrun", "lost", 0,                             \
            "The socket's buffer was full, and the kernel has dropped "        \
            "messages that did not fit.")
 

@@ -132,16 +132,6 @@ upcall_cost_batch_stop(void)
     *cost_innermost_get() = NULL;
 }
 
-/* Ends 'stage' of 'upcall' now, if it is sampled. */
-static void
-upcall_lap(struct upcall_cost *upcall,
-           enum upcall_cost_kernel_stage stage)
-{
-    if (OVS_UNLIKELY(upcall->span.sampled)) {
-        cost_span_lap(&upcall->span, stage, upcall_now());
-    }
-}
-
 /* Ends 'stage' of all upcalls of 'batch' now. */
 static void
 batch_lap(struct upcall_cost_batch *batch, enum upcall_cost_kernel_stage stage)
@@ -178,7 +168,7 @@ upcall_cost_parsed(void)
     struct upcall_cost_batch *batch = current_batch();
 
     if (batch) {
-        upcall_lap(&batch->upcalls[batch->n], UPCALL_COST_K_PARSE);
+        upcall_cost_lap(&batch->upcalls[batch->n], UPCALL_COST_K_PARSE);
     }
 }
 
@@ -246,7 +236,7 @@ upcall_cost_translated(const struct dpif_upcall *dupcall,
 
     *cost_innermost_get() = NULL;
     upcall = &batch->upcalls[batch->n];
-    upcall_lap(upcall, UPCALL_COST_K_TRANSLATE);
+    upcall_cost_lap(upcall, UPCALL_COST_K_TRANSLATE);
     upcall->span.entry.class = dupcall_type(dupcall);
     if (upcall->span.sampled) {
         upcall_cost_set_features(&upcall->span, upcall->span.entry.class, flow,

@@ -5,10 +5,6 @@
 
 #include "upcall-cost.h"
 
-struct dpif;
-struct dpif_op;
-struct dpif_upcall;
-struct ofpbuf;
 struct upcall_cost_socket;
 
 /* What upcalls from the kernel datapath cost.

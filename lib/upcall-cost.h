@@ -10,10 +10,6 @@
 #include "dpif.h"
 #include "flow.h"
 
-struct dpif_op;
-struct miniflow;
-struct nlattr;
-struct ofpbuf;
 struct smap;
 
 /* What upcalls cost.
@@ -80,13 +76,13 @@ enum upcall_cost_kernel_stage { UPCALL_COST_K_STAGES(COST_ENUM) };
            "revalidator is changing it.")                                   \
     COLUMN(UPCALL_COST_REFUSED, "refused", "flows", 0,                      \
            "The kernel did not add the flow.")                              \
-    COLUMN(UPCALL_COST_LOST_LOCK, "lock", "lost", COST_LOST,                \
+    COLUMN(UPCALL_COST_LOST_LOCK, "lock", "lost", 0,                        \
            "Upcalls were disabled for a reconfiguration of ofproto.")       \
-    COLUMN(UPCALL_COST_LOST_BRIDGE, "no-bridge", "lost", COST_LOST,         \
+    COLUMN(UPCALL_COST_LOST_BRIDGE, "no-bridge", "lost", 0,                 \
            "No bridge has the port or tunnel, or the bridge is gone.")      \
-    COLUMN(UPCALL_COST_LOST_ERROR, "error", "lost", COST_LOST,              \
+    COLUMN(UPCALL_COST_LOST_ERROR, "error", "lost", 0,                      \
            "The upcall failed for another reason.")                         \
-    COLUMN(UPCALL_COST_LOST_OVERRUN, "overrun", "lost", COST_LOST,          \
+    COLUMN(UPCALL_COST_LOST_OVERRUN, "overrun", "lost", 0,                  \
            "The buffer of the handler's socket was full.")
 
 /* Those of the kernel datapath alone. */
@@ -266,7 +262,7 @@ upcall_cost_begin(struct upcall_cost *upcall,
 
 /* Ends 'stage' of 'upcall', which has begun, if it is sampled. */
 static inline void
-upcall_cost_lap(struct upcall_cost *upcall, enum upcall_cost_stage stage)
+upcall_cost_lap(struct upcall_cost *upcall, size_t stage)
 {
     if (OVS_UNLIKELY(upcall->span.sampled)) {
         cost_span_lap(&upcall->span, stage, cost_span_now(&upcall->span));

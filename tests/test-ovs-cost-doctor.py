@@ -357,6 +357,9 @@ class TestDoctor(base.InTemporary):         # type: ignore
                           and "cost" in c[0]], [])
         server.close()
         self.assertEqual(self.run_main(*live)[0], 2)
+        status, _, err = self.run_main("doctor", "-i", "0.1", "-t", "/none")
+        self.assertEqual(status, 2)
+        self.assertIn("/none: No such file", err)
         for bad in ["-l", "7s"], ["-i", "none"]:
             with self.assertRaises(SystemExit):
                 self.run_main(*live, *bad)

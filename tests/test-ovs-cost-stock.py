@@ -170,8 +170,8 @@ def full(found: Stock) -> None:
 
 def pmd(found: Stock) -> None:
     found.last["dpif-netdev/pmd-rxq-show"] = [
-        Pmd(5, False, [("dpdk0", 0, 0.05), ("dpdk0", 1, 0.88)], 0.03, True),
-        Pmd(7, False, [("dpdk1", 0, 0.01)], 0.0, True)]
+        Pmd(5, [("dpdk0", 0, 0.05), ("dpdk0", 1, 0.88)], 0.03, True),
+        Pmd(7, [("dpdk1", 0, 0.01)], 0.0, True)]
 
 
 def stall(found: Stock) -> None:
@@ -369,10 +369,6 @@ class TestText(unittest.TestCase):
                 pmds = last["dpif-netdev/pmd-rxq-show"]
                 self.assertEqual([q[:2] for q in pmds[0].queues], [
                     ("d1", 0), ("d1", 1), ("d: (x)", 0)])
-                self.assertEqual(last["bond/show"],
-                                 {"bond 0": {"e1": False, "e2": False}})
-                self.assertEqual(last["bfd/show"]["vx"]["Local Session State"],
-                                 "down")
                 self.assertEqual(last["tnl/neigh/show"], ["10.9.0.9"])
                 self.assertEqual(last["memory/show"]["ports"], 7)
                 self.assertEqual(last["dpctl/ct-get-maxconns"], 3000000)
@@ -425,8 +421,9 @@ class TestText(unittest.TestCase):
 
     def test_refused(self) -> None:
         found = Stock()
-        found.add(found.last, "bond/show", CommandError("not a valid command"))
-        found.add(found.last, "bond/show", None)
+        found.add(found.last, "tnl/neigh/show",
+                  CommandError("not a valid command"))
+        found.add(found.last, "tnl/neigh/show", None)
         found.add(found.last, "memory/show", {"a": 1})
         self.assertEqual(found.last, {})
         self.assertEqual(len(found.notes), 1)
@@ -502,11 +499,11 @@ class TestWatch(unittest.TestCase):
         texts = RECORDED["3.1.0"]
         for is_json in False, True:
             watch = self.watch(Server(self.path, lambda command: {
-                "ofproto/list": 'br"0\n', "bond/show": None}.get(
+                "ofproto/list": 'br"0\n', "tnl/neigh/show": None}.get(
                     command, texts.get(command)), json_=is_json))
             self.assertIn('fdb/stats-show br"0', watch.stock.last)
             self.assertEqual(watch.failed, "")
-            self.assertNotIn("bond/show", watch.stock.last)
+            self.assertNotIn("tnl/neigh/show", watch.stock.last)
             self.assertEqual(watch.stock.notes[1:], [])     # No database.
             self.assertIn("upcall/show", watch.stock.last)
             self.assertEqual(findings(watch.stock), [])
@@ -682,7 +679,7 @@ class TestArchive(unittest.TestCase):
             for command, text in texts.items():
                 name = re.sub(r"[^\w.-]+", "_", command.replace("/", "."))
                 (directory / f"ovs-appctl_{name}").write_text(text)
-            (directory / "ovs-appctl_bond.show").write_text(
+            (directory / "ovs-appctl_tnl.neigh.show").write_text(
                 "ovs-appctl: cannot connect")
             (directory / "ovs-vsctl_-t_5_list_Controller").write_text(
                 "_uuid               : 7f2e\ntarget              : \"tcp:x\"\n"
@@ -694,7 +691,7 @@ class TestArchive(unittest.TestCase):
             (found,) = archive.load(top).values()
             self.assertEqual(found.notes, [])
             self.assertIn("fdb/stats-show br_0", found.last)
-            self.assertNotIn("bond/show", found.last)
+            self.assertNotIn("tnl/neigh/show", found.last)
             self.assertEqual([f["sentence"] for f in findings(found)], [
                 "905 packets for the controller tcp:x (90%) were dropped: "
                 "they exceed its limit of 100 a second"])

@@ -104,10 +104,12 @@ class Trouble(Case):
     nice = -15
     rules: Iterable[str] = ("actions=NORMAL",)
     rate = 1000                 # Packets a second.
+    flows = 100                 # That they are of, in turn.
 
     def packets(self) -> Iterator[Tuple[int, bytes]]:
         """Yields number of a port and packet, again and again."""
-        yield from ()
+        for i in itertools.count():
+            yield i % 8, make_packet(i % self.flows)
 
     def make_trouble(self) -> None:
         self.run("ovs-ofctl", "del-flows", "br0")
@@ -245,14 +247,11 @@ class FlowMods(Trouble):
     rules = (f"ip,actions={BY_SOURCE},output:p1",)
     settings = "other_config:max-idle=100000"
     rate = 4000
+    flows = 20000
 
     def prepare(self) -> None:
         self.appctl("upcall/set-flow-limit", "200000")
         self.program("flow-mods", FLOW_MODS)
-
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            yield i % 8, make_packet(i % 20000)
 
 
 class Learn(Trouble):
@@ -262,11 +261,7 @@ class Learn(Trouble):
     rules = ("table=0,ip,actions=learn(table=10,priority=1,eth_type=0x800,"
              "NXM_OF_IP_DST[]=NXM_OF_IP_SRC[],output:NXM_OF_IN_PORT[]),"
              "resubmit(,10)",)
-    rate = 1000
-
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            yield i % 8, make_packet(i)
+    flows = 1 << 30
 
 
 class Config(Trouble):
@@ -278,10 +273,6 @@ class Config(Trouble):
     def prepare(self) -> None:
         self.add_ports([f"d{i}" for i in range(205)], "type=dummy")
         self.program("config", CONFIG)
-
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            yield i % 8, make_packet(i % 100)
 
 
 class Resubmits(Trouble):
@@ -324,10 +315,6 @@ class WithController(Trouble):
     def limit(self) -> None:
         """Has most packets dropped."""
 
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            yield i % 8, make_packet(i % 100)
-
 
 class Meter(WithController):
     """A meter limits packets for a controller to 10 a second."""
@@ -354,13 +341,10 @@ class Conntrack(Trouble):
     culprit = r"^Connection tracking is full: 1,000 of 1,000 connections; "
     rules = ("udp,actions=ct(commit),output:p1",)
     rate = 2000
+    flows = 10000
 
     def prepare(self) -> None:
         self.appctl("dpctl/ct-set-maxconns", "1000")
-
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            yield i % 8, make_packet(i % 10000)
 
 
 class Neighbour(Trouble):
@@ -380,10 +364,6 @@ class Neighbour(Trouble):
         self.appctl("ovs/route/add", "10.1.1.0/24", "br1", "10.9.0.7")
         super().make_trouble()
 
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            yield i % 8, make_packet(i % 100)
-
 
 class SlowPath(Trouble):
     """All packets of a rule take the slow path."""
@@ -401,6 +381,7 @@ class SlowPath(Trouble):
 class Bond(Trouble):
     """The hash basis of a bond changes, which harms nothing."""
     rate = 3000
+    flows = 5000
 
     def prepare(self) -> None:
         self.ip(*(line for i in (1, 2) for line in (
@@ -421,14 +402,11 @@ class Bond(Trouble):
             self.vsctl("set", "port", "bonda",
                        f"other_config:bond-hash-basis={basis}")
 
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            yield i % 8, make_packet(i % 5000)
-
 
 class Bulk(Trouble):
     """20,000 rules are changed every 4 s, which harms nothing."""
     ofctl: Tuple[str, ...] = ()
+    flows = 200
 
     def prepare(self) -> None:
         path = self.directory / "many"
@@ -440,10 +418,6 @@ class Bulk(Trouble):
         while not self.stopping.wait(4):
             self.run("ovs-ofctl", *self.ofctl, "add-flows", "br0",
                      str(self.directory / "many"))
-
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            yield i % 8, make_packet(i % 200)
 
 
 class Bundles(Bulk):
@@ -469,10 +443,6 @@ class Rxq(Trouble):
         # It has as many packets as are wanted.
         self.add_ports(["n0"], "type=dpdk", "options:dpdk-devargs=net_null0")
         super().make_trouble()
-
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            yield i % 8, make_packet(i % 100)
 
     def warm(self, seconds: float) -> None:
         super().warm(10)

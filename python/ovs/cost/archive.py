@@ -14,18 +14,19 @@ import re
 from typing import Any, Dict, List, Tuple
 
 from ovs.cost import stocktext
+from ovs.cost.database import READ
 from ovs.cost.stock import PARSERS, Stock
 
 MAX_SIZE = 1 << 24
 MATTER = "coverage/show", "upcall/show"     # Most rules are about these.
-TABLES = "Open_vSwitch", "Bridge", "Controller", "Interface"
+TABLES = {table.lower(): table for table in READ}
 
 _COMMANDS = {
     name: re.compile(r"(?:.*[^a-z])?" + re.sub(
         "[/ ]", "[^a-z0-9]", re.escape(name.partition(" ")[0]))
         + (r"[ _](?P<argument>.+?)" if " " in name else "")
         + r"(?:\.txt|\.log|\.out)?")
-    for name in (*PARSERS, "ovs-ofctl_dump-tables BR", "dpctl/dump-flows")}
+    for name in (*PARSERS, "ovs-ofctl_dump-tables BR")}
 _LIST = re.compile(r".*[ _]list[ _](\w+)(?:\.txt)?")
 _LOG = re.compile(r"(?:.*[^a-z])?ovs-vswitchd\.log(?:\.txt)?")
 
@@ -74,7 +75,7 @@ def load(top: str) -> Dict[str, Stock]:
     log = ""
     for directory, _, names in sorted(os.walk(top)):
         stock = Stock()
-        tables: Dict[str, Any] = {table: [] for table in TABLES}
+        tables: Dict[str, Any] = {table: [] for table in READ}
         for name in sorted(names):
             path = os.path.join(directory, name)
             command, argument = _command(name)
@@ -83,14 +84,11 @@ def load(top: str) -> Dict[str, Stock]:
                 continue
             if _LOG.fullmatch(name):
                 log = _read(path)
-            elif table and table[1].lower() in map(str.lower, TABLES):
-                key = next(t for t in TABLES if t.lower() == table[1].lower())
-                tables[key] = _rows(_read(path))
+            elif table and table[1].lower() in TABLES:
+                tables[TABLES[table[1].lower()]] = _rows(_read(path))
             elif command.startswith("ovs-ofctl"):
                 stock.more[f"dump-tables {argument}"] = stocktext.tables(
                     _read(path))
-            elif command == "dpctl/dump-flows":
-                stock.more["slow"] = stocktext.slow_flows(_read(path))
             elif command:
                 text = _read(path)
                 failed = re.match(r"(ovs-\w+: |.*is not a valid command)",

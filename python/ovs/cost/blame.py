@@ -10,6 +10,7 @@ from typing import Callable, Dict, List, NamedTuple, Tuple
 from ovs.cost.case import Case
 from ovs.cost.rules import DOING
 from ovs.cost.stock import Stock
+from ovs.cost.stocktext import problems
 
 FEW = 10                        # Changes that may be chance.
 
@@ -58,7 +59,7 @@ def changes(case: Case) -> str:
 
 
 def where_resubmits(stock: Stock) -> str:
-    for problem in reversed(stock.problems()):
+    for problem in reversed(problems(stock.log)):
         if "resubmit" in problem["what"] or "depth" in problem["what"]:
             return f"; on bridge {problem['bridge']}, {problem['flow'][:100]}"
     return ""

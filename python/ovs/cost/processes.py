@@ -69,24 +69,24 @@ def conntrack(what: str) -> int:
     return int(text) if text.isdigit() else -1
 
 
-def log(pid: int, size: int = 1 << 16) -> str:
+def log(pid: int) -> str:
     """Returns the end of the log file of a process, or ""."""
-    for path, _ in files(pid, r".*\.log"):
+    for path in files(pid, r".*\.log"):
         with contextlib.suppress(OSError), open(
                 f"/proc/{pid}/root{path}", "rb") as f:
-            f.seek(max(os.fstat(f.fileno()).st_size - size, 0))
+            f.seek(max(os.fstat(f.fileno()).st_size - (1 << 16), 0))
             return f.read().decode(errors="replace")
     return ""
 
 
-def files(pid: int, pattern: str) -> Iterator[Tuple[str, int]]:
-    """Yields name and number of the open files of a process that match."""
+def files(pid: int, pattern: str) -> Iterator[str]:
+    """Yields the names of the open files of a process that match."""
     with contextlib.suppress(OSError):
         for fd in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
                 name = os.readlink(f"/proc/{pid}/fd/{fd}")
                 if re.fullmatch(pattern, name):
-                    yield name, int(fd)
+                    yield name
 
 
 def _unix_sockets() -> Iterator[Tuple[str, int]]:
@@ -145,7 +145,7 @@ def owners(inodes: Set[int]) -> Iterator[Tuple[int, int]]:
     pids = sorted((int(pid) for pid in os.listdir("/proc")
                    if pid.isdigit()), reverse=True) if names else []
     for pid in pids:
-        for name, _ in files(pid, r"socket:.*"):
+        for name in files(pid, r"socket:.*"):
             if name in names:
                 yield names.pop(name), pid
         if not names:

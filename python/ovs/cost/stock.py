@@ -29,8 +29,6 @@ PARSERS: Dict[str, Callable[[str, List[str]], Any]] = {
     "upcall/show": stocktext.upcalls,
     "dpctl/show": stocktext.datapaths,
     "dpif-netdev/pmd-rxq-show": stocktext.pmds,
-    "bond/show": stocktext.bonds,
-    "bfd/show": stocktext.bfd,
     "tnl/neigh/show": stocktext.neighbours,
     "dpctl/ct-get-maxconns": stocktext.number,
     "dpctl/ct-get-nconns": stocktext.number,
@@ -38,8 +36,8 @@ PARSERS: Dict[str, Callable[[str, List[str]], Any]] = {
 FIRST = ("version", "coverage/show", "memory/show", "fdb/stats-show BR")
 # Before 3.1, pmd-rxq-show has no option, and shows a minute.
 ONCE = ("upcall/show", "dpif-netdev/pmd-rxq-show",
-        "dpif-netdev/pmd-rxq-show -secs 10", "bond/show", "bfd/show",
-        "tnl/neigh/show", "dpctl/ct-get-maxconns", "dpctl/ct-get-nconns")
+        "dpif-netdev/pmd-rxq-show -secs 10", "tnl/neigh/show",
+        "dpctl/ct-get-maxconns", "dpctl/ct-get-nconns")
 REASONS = ("reconfigure", "stp", "rstp", "bond", "port_toggled", "flow_table",
            "mac_learning", "mcast_snooping")        # Counters rev_*.
 MISSES = "drop_action_tunnel_neigh_cache_miss"
@@ -110,20 +108,9 @@ class Stock:
 
     def of(self, command: str) -> Iterator[Any]:
         """Yields name and numbers of each bridge for a command of bridges."""
-        for key, value in self.last.items():
+        for key, value in (*self.last.items(), *self.more.items()):
             if key.startswith(f"{command} "):
                 yield key[len(command) + 1:], value
-
-    def of_more(self, command: str) -> Iterator[Any]:
-        """The same of what was asked because of that."""
-        for key, value in self.more.items():
-            if key.startswith(f"{command} "):
-                yield key[len(command) + 1:], value
-
-    def problems(self) -> List[Dict[str, str]]:
-        """Returns packets that could not be translated, as the log has it: a
-        flow may be there before the window."""
-        return stocktext.problems(self.log)
 
     def shares(self, pattern: str) -> Dict[str, float]:
         """Returns how much of a CPU each thread whose name matches has had, of
@@ -309,12 +296,12 @@ class Watch:
     def _pid(self) -> int:
         """Returns the process that the name of the socket has, if that is
         what it looks like."""
-        match = re.search(r"\.(\d+)\.ctl$", self.target.name)
-        pid = int(match[1]) if match else 0
-        with contextlib.suppress(TargetError, ValueError):
-            pid = pid or int(socket_path(self.target.name).split(".")[-2])
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/comm") as f:
-            return pid if f.read().startswith("ovs-vswitchd") else 0
+        with contextlib.suppress(TargetError, OSError):
+            match = re.search(r"\.(\d+)\.ctl$", socket_path(self.target.name))
+            if match:
+                with open(f"/proc/{match[1]}/comm") as f:
+                    if f.read().startswith("ovs-vswitchd"):
+                        return int(match[1])
         return 0
 
     def _show_datapaths(self, reading: Dict[str, Any]) -> None:

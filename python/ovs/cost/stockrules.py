@@ -53,7 +53,7 @@ def moves(case: Case) -> Numbers:
 
 def grows(case: Case) -> Numbers:
     rate, where = growth(case.stock), ""
-    for bridge, tables in case.stock.of_more("dump-tables"):
+    for bridge, tables in case.stock.of("dump-tables"):
         table = max(tables, key=lambda t: tables[t], default="")
         if table and tables[table] > FEW:
             where = f", most in table {table} of {bridge} ({tables[table]:,})"
@@ -324,7 +324,7 @@ STOCK_RULES = (
          "Port {name} has lost {n:,} packets ({share:.1%}) before they were "
          "received", missed),
     Rule("upcalls-lost-kernel", "critical", "", "dpctl/show",
-         "A handler did not read in time. " + "Look for a busy or starved "
+         "A handler did not read in time. Look for a busy or starved "
          "handler, and for a scan.", LINK,
          "{name} has lost {n:,} upcalls ({share:.1%}), with their packets",
          lost_upcalls),

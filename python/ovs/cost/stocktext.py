@@ -131,7 +131,6 @@ class Pmd(NamedTuple):
     """A PMD thread of dpif-netdev/pmd-rxq-show."""
 
     core: int
-    isolated: bool
     queues: List[Tuple[str, int, float]]    # Port, number, share of the CPU.
     overhead: float
     known: bool                 # The shares are known.
@@ -146,53 +145,21 @@ def pmds(text: str, unknown: Unknown) -> List[Pmd]:
     found: List[Pmd] = []
     for name, m in scan(text, {
             "pmd": r"pmd thread numa_id -?\d+ core_id (\d+):",
-            "isolated": r"\s+isolated : (true|false)",
             "queue": r"\s+port: (.*?)\s+queue-id:\s*(\d+)\s*"
                      rf"(?:\(\w+\))?\s*pmd usage:\s*{usage}",
             "overhead": rf"\s+overhead:\s*{usage}",
-            "": r"Displaying last \d+ seconds pmd usage %"}, unknown):
+            "": r"Displaying last \d+ seconds pmd usage %|"
+                r"\s+isolated : (?:true|false)"}, unknown):
         if name == "pmd":
-            found.append(Pmd(int(m[1]), False, [], 0.0, True))
+            found.append(Pmd(int(m[1]), [], 0.0, True))
         elif name and not found:
             unknown.append(m[0])
-        elif name == "isolated":
-            found[-1] = found[-1]._replace(isolated=m[1] == "true")
         elif name == "queue":
             found[-1].queues.append((m[1], int(m[2]), int(m[3] or 0) / 100))
             if m[3] is None:
                 found[-1] = found[-1]._replace(known=False)
         elif name == "overhead":
             found[-1] = found[-1]._replace(overhead=int(m[1] or 0) / 100)
-    return found
-
-
-def bonds(text: str, unknown: Unknown) -> Dict[str, Dict[str, bool]]:
-    """Returns, of each bond, whether each member is enabled."""
-    found: Dict[str, Dict[str, bool]] = {}
-    members: Dict[str, bool] = {}
-    for name, m in scan(text, {
-            "bond": r"---- (.*) ----",
-            "member": r"(?:member|slave) (.*): (enabled|disabled)",
-            "": r"\s+hash \d+: \d+ kB load|[\w /_-]+: ?.*|\s+[\w/ ]+"},
-            unknown):
-        if name == "bond":
-            members = found[m[1]] = {}
-        elif name == "member":
-            members[m[1]] = m[2] == "enabled"
-    return found
-
-
-def bfd(text: str, unknown: Unknown) -> Dict[str, Dict[str, str]]:
-    """Returns the fields of each BFD session."""
-    found: Dict[str, Dict[str, str]] = {}
-    fields: Dict[str, str] = {}
-    for name, m in scan(text, {
-            "session": r"---- (.*) ----",
-            "field": r"\s+([A-Z][\w ]+): ?(.*)"}, unknown):
-        if name == "session":
-            fields = found[m[1]] = {}
-        else:
-            fields[m[1]] = m[2]
     return found
 
 

@@ -203,8 +203,7 @@ def percentile_curves(colored: Sequence[Tuple[int, Tuple[str, Distribution]]],
     return "".join(parts) + "</svg>"
 
 
-def box_plots(stages: Named, label: Callable[[float], str],
-              first_color: int = 0) -> str:
+def box_plots(stages: Named, label: Callable[[float], str]) -> str:
     """Boxes from the 25th to the 75th percentile, with the median, lines from
     the 1st to the 99th, and dots for the 99.9th and the maximum."""
     row, left = 32, 104
@@ -221,7 +220,7 @@ def box_plots(stages: Named, label: Callable[[float], str],
         tip = (f"{name}: " + ", ".join(
             f"p{p:g} {label(stage.percentile(p))}"
             for p in (1, 25, 50, 75, 99, 99.9)) + f", max {label(stage.max)}")
-        c = color(first_color + i)
+        c = color(i)
         parts.append(
             f'<g class="{c}"><title>{escape(tip)}</title>'
             f'<text class="label" x="{left - 8}" y="{y + 4:g}" '
@@ -308,14 +307,13 @@ def heat_map(columns: Sequence[Column],
 
 def stacked(times: Sequence[Tuple[int, int]], names: Sequence[str],
             values: Sequence[Sequence[float]], colors: Sequence[int],
-            label: Callable[[float], str] = number_label,
-            title: str = "Share of stages") -> str:
+            title: str) -> str:
     """Areas on top of each other: values[i] and colors[i] are those of
     names[i]."""
     height = 220
     sums = [sum(v[t] for v in values) for t in range(len(times))]
     x = time_axis(times[0][0], times[-1][1], LEFT, WIDTH - RIGHT)
-    y = linear_axis(max(sums) or 1.0, height - BOTTOM, TOP, label)
+    y = linear_axis(max(sums) or 1.0, height - BOTTOM, TOP)
     parts = _open(height, title) + _frame(x, y, height)
     base = [0.0] * len(times)
     for i, name in enumerate(names):

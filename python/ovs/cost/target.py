@@ -124,9 +124,14 @@ class Target:
         deadline = time.monotonic() + self.timeout
         if not self._socket:
             self._connect(deadline)
+        return self._exchange(requests, deadline)
+
+    def _exchange(self, requests: Sequence[Sequence[str]],
+                  deadline: float) -> List[Any]:
         assert self._socket
         replies: List[Any] = []
         try:
+            self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
             self._socket.sendall(b"".join(json.dumps({
                 "method": method, "params": params, "id": self._id + i
             }).encode() for i, (method, *params) in enumerate(requests, 1)))
@@ -147,33 +152,18 @@ class Target:
 
     def _transact(self, method: str, params: List[str],
                   deadline: float) -> Any:
-        assert self._socket
-        self._id += 1
-        request = json.dumps({"method": method, "params": params,
-                              "id": self._id}).encode()
-        try:
-            self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
-            self._socket.sendall(request)
-            reply = self._receive(deadline)
-        except socket.timeout:
-            self.close()
+        [reply] = self._exchange([[method, *params]], deadline)
+        if not self._socket:
             raise TargetError(f"{self.name}: no reply to {method} in "
-                              f"{self.timeout:g} s") from None
-        except OSError as e:
-            self.close()
-            raise TargetError(f"{self.name}: {e.strerror or e}") from e
-        if not isinstance(reply, dict) or reply.get("id") != self._id:
-            self.close()
-            raise TargetError(f"{self.name}: a reply that is not understood")
-        if reply.get("error") is not None:
-            error = CommandError(str(reply["error"]).strip())
-            if is_unknown(error) and "cost" in method:
-                error = CommandError(
+                              f"{self.timeout:g} s")
+        if isinstance(reply, CommandError):
+            if is_unknown(reply) and "cost" in method:
+                reply = CommandError(
                     f"\"{method}\" is not a valid command: {self.name} has no "
                     "accounting, or an older version of it (only \"ovs-cost "
                     "doctor\" works without)")
-            raise error
-        return reply.get("result")
+            raise reply
+        return reply
 
     def _receive(self, deadline: float) -> Any:
         """Returns the next JSON value."""
