@@ -129,14 +129,14 @@ WORK = (
     Work("nln_changed", 50, "{rate:,.0f} changes of links a second"),
     Work("ofproto_recv_openflow", 1,
          "OpenFlow, {rate:,.1f} messages a second{who}", speakers),
-    Work("netdev_received", 100, "packets of ports that no PMD thread polls"
+    Work("netdev_received", 100, "packets of ports without a PMD thread"
          "{who}", lambda case: receiver(case.stock)),
 )
 
 
 def doing(case: Case) -> str:
     """Returns what keeps the main thread busy."""
-    what = next((" with " + work.what.format(rate=rate, who=work.who(case))
+    what = next((": " + work.what.format(rate=rate, who=work.who(case))
                  for work in WORK
                  for rate in (case.stock.rate(work.counter),)
                  if rate >= work.least), "")
@@ -144,5 +144,5 @@ def doing(case: Case) -> str:
     stages = {name: d.sum for name, d in loop.parts()}
     if stages and not what:             # The patched one knows.
         stage = max(stages, key=lambda s: stages[s])
-        return f", mostly with {DOING.get(stage, stage)}"
-    return what or ", for a reason that is not known"
+        return f": mostly {DOING.get(stage, stage)}"
+    return what or ", for an unknown reason"
