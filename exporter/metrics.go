@@ -36,7 +36,7 @@ type kind struct {
 	help    string // Events.
 	groups  []group
 	numbers map[string]number
-	// ignored are groups and numbers that others tell as well.
+	// ignored are groups and numbers that other metrics have, too.
 	ignored []string
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who or what it is, of what any Open vSwitch shows, in words that continue a
+"""Finds the culprit in the data of any Open vSwitch, in words that continue a
 sentence of a rule."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FEW = 10                        # Changes that may be chance.
 
 
 def who(labels: List[str]) -> str:
-    """Returns who does something, of those who may."""
+    """Returns the possible culprits as text."""
     if not labels:
         return ""
     some = ", ".join(labels[:3]) + (", ..." if labels[3:] else "")
@@ -97,7 +97,7 @@ WHY = {
 
 def receiver(stock: Stock) -> str:
     """Returns the port that has received most of the packets, if one has most,
-    and its statistics were read anew."""
+    and its statistics were read again."""
     n = {rows[-1]["name"]: max(new - old, 0)
          for rows in stock.rows("Interface").values() if rows[1:]
          for old, new in [[(row.get("statistics") or {}).get("rx_packets", 0)

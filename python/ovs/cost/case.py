@@ -86,7 +86,7 @@ class Rule(NamedTuple):
     name: str
     severity: str
     symptom: str                # As somebody notices it, or "".
-    commands: str               # Of ovs-appctl, that tell more.
+    commands: str               # Of ovs-appctl, that show more.
     advice: str
     link: Tuple[str, str]       # Topic of the documentation, and section.
     sentence: str = ""

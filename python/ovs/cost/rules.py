@@ -62,7 +62,7 @@ def lost(report: str, group: str, only: str = "", but: str = ""
             n = sum(reasons.values())
             whole = max(n, body.counters.get("sent", {}).get("packets", 0)
                         if report == "tx" else n + body.events)
-            # A queue that was full once tells enough.
+            # A queue that was full once is reason enough.
             if n > (0 if only == "overrun" else max(LOST * whole, FEW / 10)):
                 yield {"name": account.key.name, "n": n, "share": n / whole,
                        "reasons": ", ".join(
