@@ -568,7 +568,7 @@ class TestWatch(unittest.TestCase):
         self.assertEqual(doctor.watch([Target(self.path)], 10, "5m",
                                       recording), [])
         (found,) = recording.stock.values()
-        self.assertIn("--last has the rates of the last minute",
+        self.assertIn("--last gives only rates of the last minute",
                       found.notes[-1])
 
     def test_threads(self) -> None:
@@ -707,7 +707,7 @@ class TestArchive(unittest.TestCase):
             (directory / "ovs-appctl_coverage.show").unlink()
             (found,) = archive.load(top).values()
             self.assertEqual(found.notes, [
-                "no output of coverage/show is here, so most rules say "
+                "there is no output of coverage/show, so most rules find "
                 "nothing"])
             del found.last["version"]
             recording.stock = {"": found}
