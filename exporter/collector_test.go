@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -322,6 +323,24 @@ func TestNames(t *testing.T) {
 		sampled := strings.Contains(name, "_sampled_")
 		if sampled != strings.Contains(family.GetHelp(), "the count is not that of events") {
 			t.Errorf("%s: %s", name, family.GetHelp())
+		}
+	}
+}
+
+// Each metric is listed, with its help.
+func TestListMetrics(t *testing.T) {
+	var list strings.Builder
+	if err := ListMetrics(&list); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	start(t, dir, 1, fake.Replies(t, "testdata"))
+	for name, family := range gather(t, collector(t, Options{RunDir: dir,
+		Accounts: 3, Classes: 10, Threads: 10})) {
+		line := regexp.MustCompile("(?m)^" + name + `\{.*\}: ` +
+			regexp.QuoteMeta(family.GetHelp()) + "$")
+		if !line.MatchString(list.String()) {
+			t.Errorf("%s is not in the list", name)
 		}
 	}
 }

@@ -36,7 +36,7 @@ type kind struct {
 	help    string // Events.
 	groups  []group
 	numbers map[string]number
-	// ignored are groups and numbers that others tell as well.
+	// ignored are groups and numbers that other metrics have, too.
 	ignored []string
 }
 
@@ -48,21 +48,21 @@ var kinds = []kind{
 		help: "Upcalls",
 		groups: []group{
 			{"flows", "upcall_flows_total", "result",
-				"Upcalls of class miss, by what became of the datapath flow."},
+				"Upcalls of class miss, by result for the datapath flow."},
 			{"lost", "upcalls_lost_total", "reason",
 				"Upcalls that could not be made, or failed. They are not among ovs_cost_upcalls_total."},
 			{"queue", "upcall_queue_problems_total", "problem",
 				"Upcalls whose time in the kernel's queue is not known (unknown), and records of that time whose upcall was lost (orphan)."},
 		},
 		numbers: map[string]number{"batch": {"batch_upcalls",
-			"Upcalls that a handler read from the kernel in one go."}},
+			"Upcalls in a batch that a handler read from the kernel."}},
 	},
 	{
 		report: "tx", name: "burst", metric: "tx_burst",
 		help: "Bursts of packets that the userspace datapath sent",
 		groups: []group{
 			{"sent when", "tx_burst_triggers_total", "trigger",
-				"Bursts, by why they were sent when they were."},
+				"Bursts, by the reason why they were sent."},
 			{"packets dropped", "tx_packets_dropped_total", "reason",
 				"Packets that were not sent, by reason."},
 			{"other", "tx_burst_problems_total", "problem",
@@ -110,7 +110,7 @@ var kinds = []kind{
 		help: "Rounds of the revalidators",
 		groups: []group{
 			{"flows", "revalidator_round_flows_total", "result",
-				"Datapath flows that revalidators looked at, by what became of them."},
+				"Datapath flows that revalidators looked at, by result."},
 			{"deleted", "revalidator_round_deleted_flows_total", "reason",
 				"Datapath flows that revalidators deleted, by reason."},
 		},
@@ -140,7 +140,7 @@ type level struct {
 
 var (
 	levelTotal   = level{"", "", nil}
-	levelAccount = level{"account_", ", by datapath, port or whatever it is about",
+	levelAccount = level{"account_", ", by datapath, port or other object",
 		[]string{"account"}}
 	levelClass  = level{"class_", ", by class", []string{"class"}}
 	levelThread = level{"thread_", ", by thread", []string{"account", "thread"}}
@@ -178,7 +178,7 @@ func (k *kind) sumValues(target string, sum *report.Account) []string {
 	return values
 }
 
-const sampleHelp = " Of a sample only, of one event in ovs_cost_sample_interval: the count is not that of events, and its rate not theirs."
+const sampleHelp = " Of a sample only, of one event in ovs_cost_sample_interval: the count is not that of events, and its rate is not their rate."
 
 func newFamily(k *kind, l level) *family {
 	labels := []string{"target"}

@@ -20,7 +20,7 @@
  *
  *    - a nanosecond of CLOCK_MONOTONIC, otherwise.
  *
- *    - whatever a test has set with "cost/set-test-clock".
+ *    - a step that a test has set with "cost/set-test-clock".
  *
  * The kernel watches the counter, and stops using it when it cannot be
  * trusted.  cost_clock_run() then stops using it, too, for good.  Readings

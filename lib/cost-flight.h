@@ -15,10 +15,10 @@ struct smap;
  * Numbers say how often something takes long, not what the other threads did
  * meanwhile.  While other_config:cost-flight is true, each thread keeps its
  * latest events: those that are split into stages, and those that take longer
- * than other_config:cost-log-threshold-REPORT.  Of kinds that are exact, whose
- * events are all split, those that take less than 10 us are left out, which
- * would soon replace all others.  The events are in a ring of the thread's
- * own, so that recording one waits for nobody.
+ * than other_config:cost-log-threshold-REPORT.  Kinds that are exact split all
+ * events: those of less than 10 us are left out, because they would soon
+ * replace all others.  The events are in a ring of the thread's own, so that
+ * recording one waits for nobody.
  *
  * After an event that takes longer than that, all rings stop, except that
  * events that are going on then are recorded when they end: one of them may be

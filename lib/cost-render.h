@@ -11,7 +11,7 @@ struct json;
 /* Numbers as JSON and as text.
  * ============================
  *
- * What a reading has, see lib/cost.h, is made JSON.  A text is a walk over
+ * A reading, see lib/cost.h, is formatted as JSON.  The text is a walk over
  * that JSON, in the order in which a kind has its stages and counters.
  * Documentation/topics/cost-json.rst describes the JSON, and
  * python/ovs/cost/schema-2.json is its schema.

@@ -19,7 +19,7 @@ struct unixctl_worker_reply;
  * the worker asks it to.  The worker (see unixctl-worker.h) reads one account
  * after the other and adds it to the reply.  It has read each of them before,
  * to put those first that took most time.  So a report takes some memory for
- * each account that there is, but that of numbers only for one. */
+ * each account, but memory for numbers of only one account at a time. */
 
 void cost_report_register(const struct cost_report *);
 

@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-/* A thread for what no thread that records may wait for: it reads what the
- * scheduler counts, twice a second; copies numbers, so that others can read
- * what happened in the last minutes; logs slow events; and keeps what the
- * flight recorder has around one. */
+/* A thread for work that no recording thread may wait for: it reads the
+ * scheduler's counters twice a second, copies numbers for the windows of the
+ * last minutes, logs slow events, and keeps the flight recorder's events
+ * around one. */
 
 #define COST_SAMPLE_NS UINT64_C(500000000)
 

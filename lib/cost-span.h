@@ -29,13 +29,14 @@
  * part of the outer one, so that adding up events that are begun never counts
  * time twice.
  *
- * Whoever has just read the clock may give its reading instead of the 0, which
- * saves another one: of events that follow each other immediately, the end of
+ * A caller that has just read the clock may pass that reading instead of 0,
+ * which saves another one: if events follow each other immediately, the end of
  * one may be the start of the next.
  *
  * An event that is not within the code of one function, such as one of several
- * that go on at the same time, does not become innermost, and its time is not
- * taken off other events, nor theirs off it.  Its points in time are given:
+ * that go on at the same time, does not become innermost.  Its time is not
+ * subtracted from other events, nor theirs from it.  The caller passes its
+ * points in time:
  *
  *     cost_span_open(&span, recorder, sampled, now);
  *     cost_span_lap(&span, PARSE, now);

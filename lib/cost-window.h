@@ -12,12 +12,12 @@
  *
  * At each tick, every COST_TICK_MS, the numbers of the most active accounts
  * and threads are copied.  The present numbers minus a copy are those of a
- * window.  Of the latest ticks, all are kept, and one in COST_TICKS_STEP of
- * those before.
+ * window.  All of the latest ticks are kept, and one in COST_TICKS_STEP of the
+ * older ones.
  *
- * A copy belongs to an owner, some address: an account, or a recorder.  Copies
- * of one that is gone are added to those of the owner of the numbers that it
- * has left.
+ * A copy belongs to an owner, which is identified by an address: an account,
+ * or a recorder.  When an owner is gone, its copies are added to the copies of
+ * the heir of its numbers.
  *
  *
  * Thread-safety

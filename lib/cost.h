@@ -14,10 +14,10 @@ struct simap;
 /* Cost accounting: where a thread's time goes, exactly and always on.
  * ====================================================================
  *
- * A 'struct cost_account' holds what was measured of one object (such as a
- * datapath), in a 'struct cost_recorder' for each thread that does.  Whoever
- * owns the context of an event (the PMD thread, its tx port, the handler) owns
- * the recorder, too, so that nothing is ever searched for:
+ * A 'struct cost_account' holds the numbers of one object (such as a
+ * datapath), in a 'struct cost_recorder' for each thread.  The owner of an
+ * event's context (the PMD thread, its tx port, the handler) owns the
+ * recorder, too, so nothing is ever searched for:
  *
  *     recorder = cost_recorder_create(account, "pmd-c01");
  *     ...
@@ -34,8 +34,8 @@ struct simap;
  * recirculation) one kind might never be split.  Kinds that are 'exact', such
  * as Netlink calls, have all events split.
  *
- * Events as short as a burst of packets are not even timed, unless they are
- * among those: the others are only counted, see cost_count_event().
+ * Events as short as a burst of packets are timed only if they are sampled.
+ * The others are only counted, see cost_count_event().
  *
  * An event in progress when accounting is switched off is recorded, unless it
  * is an iteration of the main loop, a burst that is more than counted, or an
@@ -62,16 +62,16 @@ struct simap;
  * tries a lock, for an event that is to be logged, has a cause, or is a
  * thread's first one for the flight recorder, see lib/cost-flight.h.
  *
- * A recorder that is destroyed leaves its numbers behind, in a book named
- * "exited", and an account that is destroyed, with the recorders that it still
- * has, in those that cost_accounts_get() has for deleted ones.  The slowest
- * events move to the account with each tick, before they are read, and when a
- * thread exits.  Those of deleted accounts are not shown.
+ * The numbers of a destroyed recorder move to a book named "exited".  The
+ * numbers of a destroyed account, with those of its recorders, move to the
+ * sums of deleted accounts that cost_accounts_get() has.  The slowest events
+ * move to the account with each tick, before they are read, and when a thread
+ * exits.  Those of deleted accounts are not shown.
  *
  * Clearing an account takes the data away from its recorders; what is recorded
  * next is new data, an event in progress with it.  "exited" is emptied, and an
  * event that a thread is just adding may be gone.  Clearing all accounts of a
- * kind clears what deleted ones have left, too.
+ * kind clears the sum of deleted ones, too.
  *
  * The sampler, see lib/cost-sampler.h, calls cost_log(), and
  * cost_accounts_copy(), so that others can read what happened in the last

@@ -10,8 +10,8 @@
  * ================
  *
  * Threads that share a dump, of a datapath's flows for instance, take turns at
- * getting the next batch of it.  Whoever wants to know what they wait for sets
- * an observer, which is told of each step, in the thread that takes it.
+ * getting the next batch of it.  An observer, if there is one, is called at
+ * each step, in the thread that takes it, and so can tell what they wait for.
  *
  *
  * Thread-safety

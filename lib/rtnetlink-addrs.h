@@ -12,8 +12,8 @@
  * =====================================================
  *
  * getifaddrs() reads all that the kernel knows about all links, and then all
- * addresses.  Most of the time goes to the statistics of the links.  Here, the
- * kernel is asked for the addresses alone.
+ * addresses.  Most of that time goes to the statistics of the links.  These
+ * functions ask the kernel for the addresses alone.
  *
  * These functions are Linux specific.
  *

@@ -15,8 +15,8 @@
  * that have a higher number.
  *
  * The time of a burst that is sent while another event is measured, such as an
- * upcall whose packet fills an output queue, is taken off that event, but for
- * 'wait'; this takes two readings of the clock for any such burst.
+ * upcall whose packet fills an output queue, is subtracted from that event,
+ * except for 'wait'; this takes two readings of the clock for each such burst.
  *
  *
  * Thread-safety

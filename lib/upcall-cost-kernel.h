@@ -49,8 +49,8 @@ struct upcall_cost_socket;
  *
  * The functions for sockets are called by lib/dpif-netlink.c.  The kernel
  * counts for each socket the upcalls that it drops because the socket's buffer
- * is full.  Whoever looks first counts them for the account: a report, a tick,
- * a clear, and whatever closes the socket or switches accounting on or off.
+ * is full.  New ones are counted for the account before each report, tick and
+ * clear, and before the socket is closed or accounting is switched on or off.
  * Their recorder, named "sockets", is that of the account that has the
  * socket's 'dpif'.
  *

@@ -12,13 +12,13 @@
  *
  * While other_config:cost-kernel-queue is true, a socket filter, which the
  * kernel runs just before it puts a message into the queue, writes the time,
- * the message's length and a hash of a part of it into a BPF ring buffer.
- * Whoever receives the message looks for this record.  The filter never
+ * the message's length and a hash of a part of it into a BPF ring buffer.  The
+ * thread that receives the message looks for this record.  The filter never
  * changes or drops a message.
  *
  * It also runs for messages that the kernel drops right afterwards, because
- * the queue is full.  The record of one of these is an orphan, which is thrown
- * away when later messages have been received, or the queue is empty.  The
+ * the queue is full.  The record of such a message is an orphan, which is
+ * dropped when later messages have been received, or the queue is empty.  The
  * time of a message that can't be told apart from an orphan is not known.
  *
  * One thread at a time may use a queue.  A socket that several threads receive

@@ -41,7 +41,7 @@ ALERTS: Dict[str, Alert] = {
         "OvsNetlinkOverrun",
         "increase(ovs_cost_netlink_lost_total"
         "{reason=\"overrun\"}[10m]) > 0",
-        "{{ $labels.instance }} has lost notifications of the kernel"),
+        "{{ $labels.instance }} has lost notifications from the kernel"),
     "flow-limit-fell": Alert(
         "OvsFlowLimitReduced",
         "ovs_cost_flow_limit < 0.5 * "

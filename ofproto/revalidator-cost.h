@@ -16,8 +16,8 @@ struct revalidator_cost;
  * The hooks that ofproto-dpif-upcall calls, on top of lib/cost-span.h.  Each
  * datapath has two accounts: one of rounds, which the leading revalidator
  * thread records, and one of each thread's share of a round.  The recorders
- * are there from thread_start() to thread_stop(), but for those named "main",
- * which take purges, that is, flows deleted outside of rounds.
+ * exist from thread_start() to thread_stop(), except those named "main", which
+ * record purges, that is, flows deleted outside of rounds.
  *
  * A thread collects its counts, and records them with its share; sweep_end()
  * adds them to the round's.  A round that is broken off, as for a pause or an

@@ -177,10 +177,10 @@ CASES: Dict[str, Tuple[Callable[[Any, Any], None], str]] = {
     "starved": (starve, "pmd-c01/id:<9> is starved: for 9"),
     "main-loop-stalled": (dump, "by ovs-appctl bridge/dump-flows: "),
     "statistics-slow": (count_slowly, "Reading statistics takes the main "),
-    "port-makes-upcalls": (top_of("upcall port"), "Port p1 makes most upcalls:"
-                           " 90% (9,000 +/- 720), 2 other ports the rest"),
-    "rule-makes-upcalls": (top_of("upcall rule"), "Rule p1 makes most upcalls:"
-                           " 90% (9,000 +/- 720), 2 other rules the rest"),
+    "port-makes-upcalls": (top_of("upcall port"), "Port p1 causes most upcalls"
+                           ": 90% (9,000 +/- 720), 2 other ports the rest"),
+    "rule-makes-upcalls": (top_of("upcall rule"), "Rule p1 causes most upcalls"
+                           ": 90% (9,000 +/- 720), 2 other rules the rest"),
     "revalidators-wait": (lock, "revalidators wait for a lock "),
     "rtnl": (stall_puts, "flow puts wait for the kernel (RTNL)"),
 }
@@ -270,7 +270,8 @@ class TestDoctor(base.InTemporary):         # type: ignore
                 ([("set", 300, 1000, 1), command], "by command", "it grows"),
                 ([load], "by load: a round of revalidation took 1,388 ms",
                  "it grows as"),
-                ([("grew", 9000, 10000, 1)], "as it always is", "it grows")):
+                ([("grew", 9000, 10000, 1)], "to its initial value",
+                 "it grows")):
             def change(switch: Any, got: Any) -> None:
                 refuse(switch, got)
                 move(switch, *moves)
@@ -351,7 +352,7 @@ class TestDoctor(base.InTemporary):         # type: ignore
         server.commands.clear()
         status, out, _ = self.run_main(*live, "--last", "5m")
         self.assertEqual((status, out.splitlines()[0]), (
-            1, "Port p1 makes most upcalls: 90% (9,000 +/- 720), 2 other "
+            1, "Port p1 causes most upcalls: 90% (9,000 +/- 720), 2 other "
             "ports the rest."))
         self.assertEqual([c for c in server.commands if "5m" not in c
                           and "cost" in c[0]], [])
@@ -378,7 +379,7 @@ class TestDoctor(base.InTemporary):         # type: ignore
         self.assertEqual(self.findings(got), {})
 
     def test_samples(self) -> None:
-        """A port makes most upcalls only if it does however far the samples
+        """A port causes most upcalls only if it does however far the samples
         are off, and whatever ports have lost its row."""
         for interval, error, names in (
                 (16, 0, []), (1, 0, ["port-makes-upcalls"]), (1, 300, [])):

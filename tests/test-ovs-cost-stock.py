@@ -191,7 +191,7 @@ def kept(found: Stock) -> None:
 # What makes each rule, and no other, begin a finding, and words that it has.
 CASES = {
     "restarted": (lambda s: setattr(s, "follower", 77),
-                  "process 1 is gone, process 77 has come"),
+                  "process 77 has replaced process 1"),
     "mac-table-full": (macs, "4,000 addresses were evicted in 10 s; port p1 "
                        "has 900 of them"),
     "mac-moves": (loop, "(3 are known) move between ports 15 times a second"),
@@ -206,7 +206,7 @@ CASES = {
                            "5 times a second, because ports go up and down"),
     "main-busy": (lambda s: (busy(s, "ovs-vswitchd"),
                              count(s, route_table_dump=3)),
-                  "needs 90% of a CPU with reading all routes 3 times a "),
+                  "needs 90% of a CPU: reading all routes 3 times a "),
     "main-stalls": (stall, "for up to 2,345 ms in one go (2 times"),
     "threads-busy": (lambda s: busy(s, "handler"), "handler5 needs 90%"),
     "pmd-overloaded": (pmd, "core 5 is 96% busy, 88% with queue 1 of port "
@@ -231,8 +231,8 @@ CASES = {
         s, {"bfd_status": {"flap_count": "2"}},
         {"bfd_status": {"flap_count": "9", "diagnostic": "Control Detection "
                         "Time Expired"}}), "7 times (Control Detection Time"),
-    "memory-kept": (kept, "220 MB are in memory, most of it kept since there "
-                    "were 60,000 flows"),
+    "memory-kept": (kept, "220 MB are in memory, most of it kept from a "
+                    "time with 60,000 flows"),
     "drop-action-too-many-resubmit": (resubmits, "more than 4,096 resubmits; "
                                       "on bridge br0, arp,in_port=1"),
     "drop-action-tunnel-neigh-cache-miss": (
@@ -297,7 +297,7 @@ class TestRules(unittest.TestCase):
         count(found, netdev_received=10000)
         interface(found, {"statistics": {"rx_packets": 10}},
                   {"statistics": {"rx_packets": 90010}})
-        self.assertIn("no PMD thread polls, most of port p1",
+        self.assertIn("ports without a PMD thread, most of port p1",
                       findings(found)[0]["sentence"])
 
     def test_starved(self) -> None:
@@ -568,7 +568,7 @@ class TestWatch(unittest.TestCase):
         self.assertEqual(doctor.watch([Target(self.path)], 10, "5m",
                                       recording), [])
         (found,) = recording.stock.values()
-        self.assertIn("--last has the rates of the last minute",
+        self.assertIn("--last gives only rates of the last minute",
                       found.notes[-1])
 
     def test_threads(self) -> None:
@@ -707,7 +707,7 @@ class TestArchive(unittest.TestCase):
             (directory / "ovs-appctl_coverage.show").unlink()
             (found,) = archive.load(top).values()
             self.assertEqual(found.notes, [
-                "no output of coverage/show is here, so most rules say "
+                "there is no output of coverage/show, so most rules find "
                 "nothing"])
             del found.last["version"]
             recording.stock = {"": found}

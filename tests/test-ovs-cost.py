@@ -973,7 +973,8 @@ class TestDiff(InTemporary):
         for name in "A", "B":
             self.assertIn(f"{name}: {starved}", out)
         self.assertIn("\nB: netdev@ovs-netdev: the flow limit, ", out)
-        advice = "Fewer events are no improvement where threads had no CPU."
+        advice = ("Fewer events are not an improvement where threads had no "
+                  "CPU.")
         self.assertIn(f"\n{advice}\n", out)
         sections = out.split("\n\n")
         self.assertRegex(sections[1], (
@@ -1463,7 +1464,7 @@ class TestTop(InTemporary):
         to."""
         watch = self.watch()
         self.assertEqual(watch.verdict,
-                         "nothing is wrong, as far as ovs-cost doctor sees")
+                         "nothing is wrong, as far as ovs-cost doctor can see")
         for columns, rows in (80, 24), (40, 10), (200, 50), (300, 100):
             view = top.View(model.REPORTS)
             for key in "034h":

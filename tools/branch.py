@@ -516,12 +516,12 @@ def import_branch(args: argparse.Namespace) -> None:
         if done.returncode:
             fail("commits that are not exported do not fit what is new:\n"
                  + (done.stdout + done.stderr).decode(errors="replace")
-                 + f"If they conflict, in {repo.dir}, mend that and run 'git "
+                 + f"If they conflict, in {repo.dir}, fix that and run 'git "
                  "rebase --continue', then 'make import'.")
         repo.git("tag", "-f", "base", base)
         repo.save(**new)
         if repo.lines("stash", "list") != stashes:
-            fail(f"edits in {repo.dir} conflict with what is new: mend that; "
+            fail(f"edits in {repo.dir} conflict with what is new: fix that; "
                  "'git stash' has them, too")
         say("commits that are not exported were put on the new ones")
         return

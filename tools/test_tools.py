@@ -307,7 +307,7 @@ class Branch(ToolTest):
         self.assertIn("the repository has changed since the import",
                       self.export(status=1))
         self.commit(self.ovs, "new: Edit.")
-        self.assertIn("mend that and run 'git rebase --continue'",
+        self.assertIn("fix that and run 'git rebase --continue'",
                       self.branch(status=1))
         self.assertIn("git is in the middle of something",
                       self.export(status=1))

@@ -256,8 +256,8 @@ class FlowMods(Trouble):
 
 class Learn(Trouble):
     """A learn action without a timeout."""
-    culprit = (r"^OpenFlow rules grow by [\d,]+ a second without a message, "
-               r".* most in table 10 of br0")
+    culprit = (r"^The number of OpenFlow rules grows by [\d,]+ a second "
+               r"without a message, .* most in table 10 of br0")
     rules = ("table=0,ip,actions=learn(table=10,priority=1,eth_type=0x800,"
              "NXM_OF_IP_DST[]=NXM_OF_IP_SRC[],output:NXM_OF_IN_PORT[]),"
              "resubmit(,10)",)
@@ -450,8 +450,8 @@ class Rxq(Trouble):
 
 class Scan(Trouble):
     """60,000 flows have come and gone."""
-    culprit = (r"^[\d,]+ MB are in memory, most of it kept since there were "
-               r"[4-6]\d,\d+ flows; now \d+")
+    culprit = (r"^[\d,]+ MB are in memory, most of it kept from a time with "
+               r"[4-6]\d,\d+ flows; now there are \d+")
     rules = (f"ip,actions={BY_SOURCE},output:p1",)
     rate = 10000
 

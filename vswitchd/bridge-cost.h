@@ -27,13 +27,13 @@ struct ofp_header;
  *   - "openflow": each event is the handling of an OpenFlow message, and each
  *     type of message is a class.
  *
- * Types of interfaces, commands and messages have classes of their own, more
- * than there are of each.  The recorders are there as long as the process.
- * What begins while accounting is off is not recorded.
+ * There are more classes than types of interfaces, commands and messages.  The
+ * recorders live as long as the process.  An event that begins while
+ * accounting is off is not recorded.
  *
- * Time that another account has, too, is not taken off a stage of the loop:
- * 'stats' includes the updates of interfaces, 'datapath' includes the upcalls
- * that the main thread handles.
+ * A stage of the loop includes time that another account has, too: 'stats'
+ * includes the updates of interfaces, 'datapath' includes the upcalls that the
+ * main thread handles.
  *
  *
  * Thread-safety

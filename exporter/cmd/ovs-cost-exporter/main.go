@@ -35,26 +35,32 @@ func main() {
 		"Daemon to ask: the name of its pidfile, or of its control socket if it begins with a slash. May be repeated.").
 		Default(ovscost.DefaultTarget).Strings()
 	interval := app.Flag("ovs.interval",
-		"Do not ask a daemon more often than this, whoever scrapes.").
+		"Ask a daemon at most once in this time, however often the exporter is scraped.").
 		Default(ovscost.DefaultInterval.String()).Duration()
 	timeout := app.Flag("ovs.timeout",
-		"How long a daemon may take to reply to everything that it is asked.").
+		"How long a daemon may take for all replies of a refresh.").
 		Default(ovscost.DefaultTimeout.String()).Duration()
 	accounts := app.Flag("collect.accounts",
-		"Of each report, export so many datapaths or ports one by one, those that most time was spent on.").
+		"Export this many datapaths or ports of each report one by one: those with the most time.").
 		Default("0").Int()
 	classes := app.Flag("collect.classes",
-		"Of each kind of event, export so many classes one by one.").
+		"Export this many classes of each kind of event one by one: those with the most events.").
 		Default("0").Int()
 	threads := app.Flag("collect.threads",
-		"Of each of these accounts, export so many threads one by one.").
+		"Export this many threads of each of these datapaths or ports one by one.").
 		Default("0").Int()
+	list := app.Flag("list-metrics",
+		"Print name, labels and help of each metric, and exit.").Bool()
 	flags := kingpinflag.AddFlags(app, "127.0.0.1:10475")
 	logConfig := &promslog.Config{}
 	promslogflag.AddFlags(app, logConfig)
 	app.Version(version.Print(name))
 	app.HelpFlag.Short('h')
 	kingpin.MustParse(app.Parse(os.Args[1:]))
+	if *list {
+		app.FatalIfError(ovscost.ListMetrics(os.Stdout), "")
+		return
+	}
 	logger := promslog.New(logConfig)
 
 	collector, err := ovscost.New(ovscost.Options{

@@ -102,8 +102,8 @@ def load(top: str) -> Dict[str, Stock]:
                       if not stock.last.get(command)]
             if absent:
                 stock.notes.append(
-                    f"no output of {' and of '.join(absent)} is here, so most "
-                    "rules say nothing")
+                    f"there is no output of {' or of '.join(absent)}, so "
+                    "most rules find nothing")
             name = os.path.relpath(directory, top)
             found["" if name == "." else name] = stock
     if len(found) == 1:                 # Then the log is its own.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who or what it is, of what any Open vSwitch shows, in words that continue a
+"""Finds the culprit in the data of any Open vSwitch, in words that continue a
 sentence of a rule."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FEW = 10                        # Changes that may be chance.
 
 
 def who(labels: List[str]) -> str:
-    """Returns who does something, of those who may."""
+    """Returns the possible culprits as text."""
     if not labels:
         return ""
     some = ", ".join(labels[:3]) + (", ..." if labels[3:] else "")
@@ -97,7 +97,7 @@ WHY = {
 
 def receiver(stock: Stock) -> str:
     """Returns the port that has received most of the packets, if one has most,
-    and its statistics were read anew."""
+    and its statistics were read again."""
     n = {rows[-1]["name"]: max(new - old, 0)
          for rows in stock.rows("Interface").values() if rows[1:]
          for old, new in [[(row.get("statistics") or {}).get("rx_packets", 0)
@@ -129,14 +129,14 @@ WORK = (
     Work("nln_changed", 50, "{rate:,.0f} changes of links a second"),
     Work("ofproto_recv_openflow", 1,
          "OpenFlow, {rate:,.1f} messages a second{who}", speakers),
-    Work("netdev_received", 100, "packets of ports that no PMD thread polls"
+    Work("netdev_received", 100, "packets of ports without a PMD thread"
          "{who}", lambda case: receiver(case.stock)),
 )
 
 
 def doing(case: Case) -> str:
     """Returns what keeps the main thread busy."""
-    what = next((" with " + work.what.format(rate=rate, who=work.who(case))
+    what = next((": " + work.what.format(rate=rate, who=work.who(case))
                  for work in WORK
                  for rate in (case.stock.rate(work.counter),)
                  if rate >= work.least), "")
@@ -144,5 +144,5 @@ def doing(case: Case) -> str:
     stages = {name: d.sum for name, d in loop.parts()}
     if stages and not what:             # The patched one knows.
         stage = max(stages, key=lambda s: stages[s])
-        return f", mostly with {DOING.get(stage, stage)}"
-    return what or ", for a reason that is not known"
+        return f": mostly {DOING.get(stage, stage)}"
+    return what or ", for an unknown reason"

@@ -86,7 +86,7 @@ class Rule(NamedTuple):
     name: str
     severity: str
     symptom: str                # As somebody notices it, or "".
-    commands: str               # Of ovs-appctl, that tell more.
+    commands: str               # Of ovs-appctl, that show more.
     advice: str
     link: Tuple[str, str]       # Topic of the documentation, and section.
     sentence: str = ""
@@ -128,7 +128,7 @@ def limit_of(case: Case, name: str) -> Dict[str, Any]:
             found.update(cause="by the database (other_config:flow-limit)",
                          lasts="it lasts until that is changed")
         else:
-            found["cause"] = "as it always is at first"
+            found["cause"] = "to its initial value"
         if moves and moves[0]["to"] > moves[0]["from"]:
             found["lasts"] = grows
     return found

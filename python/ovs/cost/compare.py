@@ -287,7 +287,8 @@ def _findings(a: Recording, b: Recording) -> List[str]:
     lines = [f"{name}: {finding['sentence']}"
              for name, recording in (("A", a), ("B", b))
              for finding in doctor.findings(recording)]
-    return lines + ["Fewer events are no improvement where threads had no CPU."
+    return lines + ["Fewer events are not an improvement where threads had no "
+                    "CPU."
                     ] * any("starved" in line for line in lines)
 
 
@@ -353,5 +354,5 @@ def diff(a: Recording, b: Recording, limits: Sequence[Limit],
         lines for _, lines in sorted(sections, key=lambda s: -s[0])] + [
         [f"FAILED {f}" for f in failed]]
     if not sections:
-        parts.append(["nothing happened that could be compared"])
+        parts.append(["there is nothing to compare"])
     return "\n\n".join("\n".join(p) for p in parts if p), bool(failed)

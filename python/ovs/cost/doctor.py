@@ -143,8 +143,8 @@ def watch(targets: Sequence[Target], seconds: float, last: str,
         stock = each.end()
         if last and not each.failed and (
                 f"/{each.target.name}" not in recording.sources()):
-            stock.notes.append("without accounting, --last has the rates of "
-                               "the last minute, and no threads")
+            stock.notes.append("without accounting, --last gives only rates "
+                               "of the last minute, and no threads")
         if not each.failed or stock.threads:
             recording.stock[f"/{each.target.name}"] = stock
     return [(each.failed or poller.failed).replace(
@@ -192,10 +192,10 @@ def without(recording: Recording) -> str:
                 for source, stock in recording.stock.items()
                 if source not in recording.sources()}
     names = ", ".join(sorted(versions - {""}))
-    return (f"Open vSwitch {names}".strip() + " has no "
-            "accounting: with it, this would also have how long upcalls, "
-            "revalidation and the main loop take, and which port, rule, "
-            "message or command it is.") if versions else ""
+    return (f"Open vSwitch {names}".strip() + " has no accounting: with it, "
+            "the doctor would also know how long upcalls, revalidation and "
+            "the main loop take, and which port, rule, message or command is "
+            "the cause.") if versions else ""
 
 
 def run(recording: Recording, errors: List[str], as_json: bool) -> int:
@@ -218,7 +218,7 @@ def run(recording: Recording, errors: List[str], as_json: bool) -> int:
         if found and without(recording):
             print(without(recording))
         if not (found or errors) and sources and sys.stderr.isatty():
-            print("nothing is wrong, as far as this can see. "
+            print("nothing is wrong, as far as the doctor can see. "
                   + without(recording), file=sys.stderr)
     return 2 if errors or not (recording.replies or recording.stock) \
         else 1 if found else 0

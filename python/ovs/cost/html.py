@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A page with charts of a recording.  It asks nobody for anything."""
+"""A page with charts of a recording: self-contained, without network access or
+scripts."""
 
 from __future__ import annotations
 

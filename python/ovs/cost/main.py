@@ -73,8 +73,8 @@ def limit(value: str) -> compare.Limit:
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ovs-cost",
-        description="Records, shows and compares what ovs-vswitchd spends "
-                    "its time on.")
+        description="Watches, records, shows and compares cost reports of "
+                    "ovs-vswitchd, and says what is wrong.")
     parser.add_argument("-V", "--version", action="version",
                         version=f"%(prog)s (Open vSwitch) {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
@@ -100,15 +100,16 @@ def make_parser() -> argparse.ArgumentParser:
                          default=interval, metavar="SECONDS",
                          help=f"(default: {interval:g})")
         sub.add_argument("--accounts", type=accounts, default=20,
-                         metavar="N", help="of each report, those that most "
-                         "time was spent on, or \"all\" (default: 20)")
+                         metavar="N", help="read this many accounts of each "
+                         "report, or \"all\"; those with the most time come "
+                         "first (default: 20)")
 
-    sub = commands.add_parser("top", help="watch what time is spent on")
+    sub = commands.add_parser("top", help="watch where time goes")
     live(sub, 2)
     sub.add_argument("-b", "--batch", action="store_true",
-                     help="print, as for a log")
+                     help="print each interval, as for a log")
     sub.add_argument("-n", "--count", type=positive_int, metavar="N",
-                     help="end after so many intervals")
+                     help="end after this many intervals")
 
     sub = commands.add_parser("doctor", help="say what is wrong, and what to "
                               "do about it")
@@ -122,7 +123,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--json", action="store_true", help="for programs")
 
     for command, about in (
-            ("flight", "say what threads did around the longest events"),
+            ("flight", "show what threads did around the longest events"),
             ("pcap", "write the packets of the slowest upcalls to a file")):
         sub = commands.add_parser(command, help=about)
         target(sub)
@@ -131,8 +132,9 @@ def make_parser() -> argparse.ArgumentParser:
                          help="replace the file")
         if command == "flight":
             sub.add_argument("-k", "--kept", type=positive_int, default=0,
-                             metavar="N", help="what was kept at the N-th "
-                             "latest moment, instead of what there is now")
+                             metavar="N", help="show the events that were "
+                             "kept at the N-th latest moment, instead of the "
+                             "present ones")
             sub.add_argument("-o", "--output", metavar="FILE",
                              help="write a trace, for Perfetto")
         else:
@@ -141,12 +143,12 @@ def make_parser() -> argparse.ArgumentParser:
     sub = commands.add_parser("record", help="write reports to a file")
     live(sub, 10)
     sub.add_argument("-d", "--duration", type=positive, metavar="SECONDS",
-                     help="end after so long (default: when interrupted)")
+                     help="end after this time (default: when interrupted)")
     sub.add_argument("-o", "--output", metavar="FILE",
                      help="compressed if its name ends with .gz (default: "
                      "ovs-cost-HOST-TIME.jsonl.gz)")
     sub.add_argument("--rotate", type=positive, default=0, metavar="MB",
-                     help="start again when the file is so large")
+                     help="start a new file when the file has this size")
     sub.add_argument("--keep", type=int, default=9, metavar="N",
                      help="full files to keep, with --rotate (default: 9)")
 
@@ -159,7 +161,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--slowest", action="store_true",
                      help="the slowest events, too")
     sub.add_argument("--recorded", action="store_true",
-                     help="only what happened while it was recorded")
+                     help="only events during the recording")
 
     sub = commands.add_parser("report", help="make a page with charts")
     sub.add_argument("file", nargs="+", metavar="FILE")
@@ -175,17 +177,17 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("a", metavar="A")
     sub.add_argument("b", metavar="B")
     sub.add_argument("-a", "--all", action="store_true",
-                     help="also what has not changed")
+                     help="also show numbers that have not changed")
     sub.add_argument("--fail-if", type=limit, action="append", default=[],
                      metavar="METRIC:[KIND/]STAGE:+N%%",
-                     help="exit with status 1 if there is such a change, "
-                     "which is not noise, for instance mean:total:+5%%")
+                     help="exit with status 1 if there is such a change and "
+                     "it is not noise, for instance mean:total:+5%%")
 
-    sub = commands.add_parser("merge", help="add recordings up")
+    sub = commands.add_parser("merge", help="add up recordings")
     sub.add_argument("file", nargs="+", metavar="FILE")
     sub.add_argument("-o", "--output", required=True, metavar="FILE")
     sub.add_argument("--all", action="store_true",
-                     help="also what there was before they were recorded")
+                     help="include events before the recordings began")
 
     sub = commands.add_parser("convert", help="write another format")
     sub.add_argument("file", nargs="+", metavar="FILE")

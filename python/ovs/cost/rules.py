@@ -29,26 +29,25 @@ FEW = 100                       # Events that say nothing about shares.
 # What the main thread does in a stage.
 DOING = {
     "appctl": "ovs-appctl", "openflow": "OpenFlow (a controller, ovs-ofctl)",
-    "stats": "statistics of interfaces", "status": "status of interfaces",
-    "idl": "changes of the database", "commit": "writing to the database",
-    "configure": "changes of ports and bridges", "routes": "kernel routes",
+    "stats": "interface statistics", "status": "interface status",
+    "idl": "database changes", "commit": "database writes",
+    "configure": "port and bridge changes", "routes": "kernel routes",
     "netdev": "kernel links", "datapath": "packets of ports that it polls",
     "rcu": "waiting for other threads (RCU)"}
-STALL = ("Meanwhile it neither talks OpenFlow nor executes commands, and in "
-         "the userspace datapath, packets of ports that no PMD thread polls "
-         "wait. ")
+STALL = ("While the main thread is stalled, OpenFlow, ovs-appctl and ports "
+         "without a PMD thread all wait. ")
 STALL_BY = {
-    "unix": "`unix` is a program on this host, such as ovs-ofctl in a "
-                "script. Find out who runs it, and ask for fewer rules, or "
-                "less often.",
-    "appctl": "Find out who executes the command, and how often it is needed. "
-              "`bridge/cost-show -slowest 5 commands` has its arguments.",
-    "stats": "`bridge/cost-show -slowest 5 interfaces` has their names. Raise "
-             "`other_config:stats-update-interval`."}
+    "unix": "`unix` is a program on this host, such as ovs-ofctl in a script. "
+            "Find out who runs it, and make it ask for fewer rules, or less "
+            "often.",
+    "appctl": "Find out who runs the command, and how often it is needed. "
+              "`bridge/cost-show -slowest 5 commands` shows its arguments.",
+    "stats": "`bridge/cost-show -slowest 5 interfaces` shows their names. "
+             "Raise `other_config:stats-update-interval`."}
 
-HANDLER = ("In `cost/threads`, a handler whose `CPU %` is near 100 is "
-           "overloaded, and one whose `delay %` is high is starved of a CPU; "
-           "otherwise it waited. ")
+HANDLER = ("In `cost/threads`, a handler with `CPU %` near 100 is overloaded; "
+           "one with a high `delay %` is starved of a CPU. If both are low, "
+           "it waited for something else. ")
 
 
 def lost(report: str, group: str, only: str = "", but: str = ""
@@ -63,7 +62,7 @@ def lost(report: str, group: str, only: str = "", but: str = ""
             n = sum(reasons.values())
             whole = max(n, body.counters.get("sent", {}).get("packets", 0)
                         if report == "tx" else n + body.events)
-            # A queue that was full once tells enough.
+            # A queue that was full once is reason enough.
             if n > (0 if only == "overrun" else max(LOST * whole, FEW / 10)):
                 yield {"name": account.key.name, "n": n, "share": n / whole,
                        "reasons": ", ".join(
@@ -188,148 +187,155 @@ def waits_for_rtnl(case: Case) -> Numbers:
 
 RULES = (
     Rule("down", "critical", "a switch does not answer", "version",
-         "Its log says why: it is not running (no pidfile, connection "
-         "refused), its control socket is for another user, or it does not "
-         "reply in time: then its main thread hangs (\"Unreasonably long\").",
+         "See its log. Either it is not running (no pidfile, or connection "
+         "refused), or its control socket belongs to another user, or its "
+         "main thread hangs and does not reply in time (the log has "
+         "\"Unreasonably long\").",
          ("bridge-cost", "The main loop")),
     Rule("report-fails", "warning", "", "cost/show",
-         "\"is not a valid command\": this `ovs-vswitchd` does not have it. "
-         "\"more than can be sent\": ask for fewer accounts. \"a newer one is "
-         "needed\": update the program that reads.", ("cost-json", "Limits")),
+         "\"is not a valid command\": this `ovs-vswitchd` does not have the "
+         "report. \"more than can be sent\": ask for fewer accounts. \"a "
+         "newer one is needed\": update the program that reads the report.",
+         ("cost-json", "Limits")),
     Rule("slow-upcalls", "hint", "new connections are slow",
          "upcall/cost-show -last 1m, upcall/cost-show -slowest 5 -last 1m, "
          "bridge/cost-show main-loop -last 1m",
-         "The stage with the highest `mean` and `p99`: `translate` is the "
-         "OpenFlow tables; the others are the datapath. If none is high, the "
-         "main thread may stall (`run`): in the userspace datapath, packets "
-         "of ports that no PMD thread polls wait for it.",
+         "Find the stage with the highest `mean` and `p99`: `translate` is "
+         "time in the OpenFlow tables, the others are time in the datapath. "
+         "If none is high, the main thread may stall (`run`): in the "
+         "userspace datapath, packets from ports without a PMD thread wait "
+         "for it.",
          ("upcall-cost", "What to look for")),
     Rule("upcall-overrun", "critical", "upcalls are lost (`overrun`)",
          "cost/threads -last 1m, upcall/cost-show -thread, "
          "upcall/cost-show -slowest 5, dpctl/dump-flows",
-         "A handler did not read in time. " + HANDLER + "`translate` is slow "
-         "with long OpenFlow pipelines. Flows of the datapath, sorted by "
-         "port, say who sends so many. More handlers help only with dispatch "
-         "per vport.",
+         "A handler's socket overflowed. " + HANDLER + "`translate` is slow "
+         "with long OpenFlow pipelines. To find the sender, sort the "
+         "datapath's flows by port. More handlers help only with per-vport "
+         "dispatch.",
          ("upcall-cost-kernel", "Results"),
-         "{name} has lost {n:,} upcalls ({share:.1%}), with their packets: a "
+         "{name} has lost {n:,} upcalls ({share:.1%}) and their packets: a "
          "handler's queue was full", lost("upcall", "lost", "overrun")),
     Rule("upcalls-lost", "warning", "upcalls are lost (other reasons)",
          "upcall/cost-show",
-         "`lock`: bridges were reconfigured, or PMD threads had just started; "
-         "if it goes on, something changes the configuration all the time. "
-         "`no-bridge`: packets of a port that no bridge has. `error`: see the "
-         "log. `cost/describe` defines any other.", ("upcall-cost", "Results"),
+         "`lock`: bridges were being reconfigured, or PMD threads had just "
+         "started; if it continues, something keeps changing the "
+         "configuration. `no-bridge`: packets from a port that is in no "
+         "bridge. `error`: see the log. `cost/describe` defines the other "
+         "reasons.", ("upcall-cost", "Results"),
          "{name} has lost {n:,} upcalls ({share:.1%}): {reasons}",
          lost("upcall", "lost", but="overrun")),
     Rule("netlink-overrun", "warning", "", "netlink/cost-show",
-         "The main thread reads links or routes anew (`routes`, `status`). "
-         "Typical with thousands of interfaces or full routing tables.",
+         "The main thread has to read all links or routes again (`routes`, "
+         "`status`). This is typical with thousands of interfaces or full "
+         "routing tables.",
          ("netlink-cost", "Reading the report"),
-         "Notifications of the kernel ({name}) were lost {n:,} times",
+         "Notifications from the kernel ({name}) were lost {n:,} times",
          lost("netlink", "lost", "overrun")),
     Rule("flow-limit-fell", "warning", "the flow limit falls",
          "revalidator/cost-limit, revalidator/cost-show",
-         "Rounds of revalidation take too long. The stage with the time: "
-         "`kernel` and `lock` (reading the datapath's flows), `revalidate` "
-         "(translating again), or `operate`. If traffic is as always, look "
-         "for other load on the CPUs that revalidators run on.",
+         "Revalidation rounds take too long. Find the stage that takes the "
+         "time: `kernel` and `lock` (reading the datapath's flows), "
+         "`revalidate` (translating flows again), or `operate`. If traffic is "
+         "unchanged, look for other load on the revalidators' CPUs.",
          ("revalidator-cost", "When the flow limit falls"),
          "{name}: the flow limit has fallen from {before:,} to {limit:,} "
          "{cause}; {lasts}", fallen),
     Rule("flows-refused", "critical",
          "new connections are slow, and `flows:` has `flow-limit`",
          "upcall/cost-show, revalidator/cost-limit",
-         "There is no room for some flows; each of their packets is an "
-         "upcall. Raise `other_config:flow-limit` (200,000 if not set), or "
-         "find who makes many: a scan, or a table that matches on ports "
-         "(narrow megaflows).",
+         "Some flows cannot be installed, so each of their packets is an "
+         "upcall. Raise `other_config:flow-limit` (default: 200,000), or find "
+         "what creates so many flows: a scan, or a table that matches on "
+         "ports (narrow megaflows).",
          ("revalidator-cost", "Changes of the flow limit"),
          "{name}: the flow limit, {limit:,}, is too low: {n:,} of {all:,} "
-         "upcalls ({share:.0%}) could install no flow; it was set {cause}, "
+         "upcalls ({share:.0%}) could not install a flow; it was set {cause}, "
          "and {lasts}", refused),
     Rule("tx-drops", "warning", "packets are dropped on output",
          "tx/cost-show PORT",
-         "`no-room`: the device is too slow (vhost: is its CPU busy?). "
-         "`mtu`, `qos`, `offload`: configuration. `cost/describe` defines any "
-         "other.",
+         "`no-room`: the device is too slow (for vhost, check whether the "
+         "guest's CPU is busy). `mtu`, `qos`, `offload`: check the "
+         "configuration. `cost/describe` defines the other reasons.",
          ("tx-cost", "What to look for"),
          "{name} has dropped {n:,} packets ({share:.1%}) on output: {reasons}",
          lost("tx", "packets dropped", but="down")),
     Rule("small-bursts", "hint", "small bursts, low throughput",
          "tx/cost-show PORT",
-         "`packets` below 32, and `sent when`: `iteration` means that the rx "
-         "queue had no more packets.", ("tx-cost", "What to look for")),
+         "`packets` is below 32. In `sent when`, `iteration` means that the "
+         "rx queue had no more packets.", ("tx-cost", "What to look for")),
     Rule("queue-slow", "warning", "upcalls wait for a handler",
          "cost/threads -last 1m, upcall/cost-show -thread",
-         "`queue`, with `other_config:cost-kernel-queue`, is the wait in the "
-         "kernel. " + HANDLER + "`translate` is slow with long OpenFlow "
-         "pipelines.",
+         "`queue` is the wait in the kernel (with "
+         "`other_config:cost-kernel-queue`). " + HANDLER +
+         "`translate` is slow with long OpenFlow pipelines.",
          ("upcall-cost-queue", "What it adds to a report")),
     Rule("starved", "warning", "everything is slow at times",
          "cost/threads -last 10s",
          "Something else runs on that CPU, or the container has used up its "
-         "CPU time (`throttled`: raise `cpu.max`). A PMD thread has its CPU "
-         "in its name; `ps -eLo psr,pcpu,pid,args --sort=psr,-pcpu` lists "
-         "what runs on each, `taskset -p` where it may. Move the others away "
-         "(`isolcpus`, systemd's `CPUAffinity`), or the PMD thread "
+         "CPU quota (`throttled`: raise `cpu.max`). A PMD thread's name "
+         "contains its CPU. `ps -eLo psr,pcpu,pid,args --sort=psr,-pcpu` "
+         "lists the threads on each CPU, and `taskset -p` shows where a "
+         "process may run. Move the other processes away (`isolcpus`, "
+         "systemd's `CPUAffinity`), or move the PMD thread "
          "(`other_config:pmd-cpu-mask`).",
          ("cost-threads", "How much of a CPU each thread gets"),
-         "{name} is starved: for {share:.0%} of the time it could run, but "
-         "had no CPU{others}", starved, causes="rx-missed, "
+         "{name} is starved: for {share:.0%} of the time it was ready to run "
+         "but had no CPU{others}", starved, causes="rx-missed, "
          "main-stalls, main-loop-stalled, flow-limit-low, flow-limit-fell"),
     Rule("main-loop-stalled", "warning", "the main thread stalls",
          "bridge/cost-show -last 15m, bridge/cost-show -top -last 15m, "
          "bridge/cost-show -slowest 5 -last 15m",
-         STALL + "The stage with the highest `max`: `stats` (many interfaces, "
-         "or a slow driver), `appctl` (`bridge/cost-show -slowest 5 commands` "
-         "has arguments), `openflow` (who asks for many rules, or changes "
-         "them?), "
-         "`configure`, `idl` (a large change of the database), ...",
+         STALL + "Find the stage with the highest `max`: `stats` (many "
+         "interfaces, or a slow driver), `appctl` (`bridge/cost-show -slowest "
+         "5 commands` shows the arguments), `openflow` (who dumps or changes "
+         "many rules?), `configure`, `idl` (a large database change), ...",
          ("bridge-cost", "The main loop"),
-         "The main thread is stalled by {what}: {share:.0%} of the time in "
-         "{n:,} iterations of its loop, of {ms:,.0f} ms", stalled,
-         causes="main-busy, main-stalls"),
+         "The main thread is stalled by {what}: {share:.0%} of the time, in "
+         "{n:,} iterations of its loop that took {ms:,.0f} ms on average",
+         stalled, causes="main-busy, main-stalls"),
     Rule("statistics-slow", "warning", "statistics are late",
          "bridge/cost-show interfaces, netlink/cost-show",
-         "See which type of interfaces, and which Netlink calls, take the "
-         "time (`bridge/cost-show -slowest 5 interfaces` has names). Raise "
+         "Find the type of interface and the Netlink calls that take the time "
+         "(`bridge/cost-show -slowest 5 interfaces` shows names). Raise "
          "`other_config:stats-update-interval`.",
          ("bridge-cost", "Interfaces"),
-         "Reading statistics takes the main thread {s:,.1f} s of each "
+         "Reading statistics takes the main thread {s:,.1f} s of every "
          "{every:,.1f} s", slow_statistics, causes="main-busy, main-stalls"),
-    Rule("port-makes-upcalls", "warning", "new connections are slow, one port "
-         "makes many", "upcall/cost-show -top -last 15m",
+    Rule("port-makes-upcalls", "warning", "new connections are slow, and most "
+         "come from one port", "upcall/cost-show -top -last 15m",
          "Look at what the port sends: a scan, or a flood of short "
-         "connections. Limit it, or give it rules that make wider megaflows.",
+         "connections. Limit its traffic, or give the port rules that make "
+         "wider megaflows.",
          ("upcall-cost", "What to look for"),
-         "Port {name} makes most upcalls: {share:.0%} ({n:,} +/- "
+         "Port {name} causes most upcalls: {share:.0%} ({n:,} +/- "
          "{error:,.0f}), {others} other ports the rest",
          most_upcalls("port"), causes="flows-refused, upcall-overrun, "
          "main-loop-stalled, main-busy, main-stalls, threads-busy"),
-    Rule("rule-makes-upcalls", "warning", "new connections are slow, one rule "
-         "makes many", "upcall/cost-show -top -last 15m",
-         "Megaflows are narrow if the rule, or one of a table before it, "
-         "matches on many fields, or has actions that read them (`move`, "
+    Rule("rule-makes-upcalls", "warning", "new connections are slow, and most "
+         "match one rule", "upcall/cost-show -top -last 15m",
+         "Megaflows are narrow if the rule, or one in an earlier table, "
+         "matches on many fields or has actions that read them (`move`, "
          "`learn`). `ofproto/trace` shows the megaflow of a packet.",
          ("upcall-cost", "What to look for"),
-         "Rule {name} makes most upcalls: {share:.0%} ({n:,} +/- "
+         "Rule {name} causes most upcalls: {share:.0%} ({n:,} +/- "
          "{error:,.0f}), {others} other rules the rest",
          most_upcalls("rule"), causes="main-loop-stalled, main-busy, "
          "main-stalls, threads-busy"),
     Rule("revalidators-wait", "warning", "revalidation is slow, but uses no "
          "CPU", "revalidator/cost-show",
          "Only one thread at a time can read the datapath's flows. More "
-         "revalidators do not help; fewer flows (`other_config:flow-limit`, "
-         "`max-idle`) do, and fewer CPUs that handle packets of one flow.",
+         "revalidators do not help. Fewer flows do "
+         "(`other_config:flow-limit`, `max-idle`), and so do fewer CPUs that "
+         "handle packets of the same flow.",
          ("revalidator-cost", "When the flow limit falls"),
-         "{name}: revalidators wait for a lock {share:.0%} of the time that "
-         "they do not wait for each other, in rounds of {ms:,.0f} ms",
+         "{name}: revalidators wait for a lock {share:.0%} of the time, apart "
+         "from waits for each other, in rounds of {ms:,.0f} ms",
          waits_for_lock),
     Rule("rtnl", "warning", "new connections stall while links come and go",
          "upcall/cost-show, netlink/cost-show link",
          "The kernel adds flows and changes links under one lock (RTNL). Find "
-         "what creates and deletes links, and have it do less at a time.",
+         "what creates and deletes links, and make it do less at a time.",
          ("upcall-cost-kernel", "What to look for"),
          "{name}: flow puts wait for the kernel (RTNL): {ms:,.1f} ms (p99), "
          "{half:,.2f} ms (p50), with {events:,} link events", waits_for_rtnl),

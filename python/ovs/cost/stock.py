@@ -364,7 +364,7 @@ class Watch:
         return stock
 
     def _ask_more(self) -> None:
-        """Asks for what tells who, where something is wrong."""
+        """Asks for data that names the culprit, where something is wrong."""
         stock = self.stock
         texts: Dict[str, str] = {}
 

@@ -142,9 +142,9 @@ def limited(case: Case) -> Numbers:
             yield {"share": min(dp["current"] / max(dp["limit"], 1), 1.0),
                    "name": name, "current": dp["current"],
                    "limit": dp["limit"], "cause": (
-                       "as the database has it (other_config:flow-limit)"
+                       "set in the database (other_config:flow-limit)"
                        if wanted == str(dp["limit"]) else
-                       "as revalidation takes long: "
+                       "because revalidation takes long: "
                        f"{dp.get('dump_ms', 0):,} ms a round")}
 
 
@@ -182,9 +182,9 @@ def disconnected(case: Case) -> Numbers:
                    "targets": ", ".join(
                        str(rows[-1]["target"]) for rows in of[:3]),
                    "what": "its rules stay as they are (fail_mode: secure), "
-                           "and packets that none is for are dropped"
-                           if secure else "it is an ordinary switch "
-                           "meanwhile (fail_mode: standalone)"}
+                           "and packets that match none of them are dropped"
+                           if secure else "meanwhile it acts as an ordinary "
+                           "switch (fail_mode: standalone)"}
 
 
 def packet_ins(case: Case) -> Numbers:
@@ -246,50 +246,52 @@ def dropped(counter: str) -> Callable[[Case], Numbers]:
 
 
 STOCK_RULES = (
-    Rule("restarted", "critical", "connections break off, and OpenFlow rules "
-         "are gone: a switch is restarted", "version",
-         "Its log, `journalctl` and `coredumpctl` say why: a crash, a package "
-         "update, or too little memory (`dmesg`).", LINK,
-         "ovs-vswitchd was restarted within these seconds: process {old} is "
-         "gone, process {new} has come", restarted),
+    Rule("restarted", "critical", "connections break, and OpenFlow rules are "
+         "gone: the switch restarts", "version",
+         "Its log, `journalctl` and `coredumpctl` show why: a crash, a "
+         "package update, or too little memory (`dmesg`).", LINK,
+         "ovs-vswitchd has just restarted: process {new} has replaced process "
+         "{old}", restarted),
     Rule("mac-table-full", "critical", "traffic is flooded, or revalidators "
-         "are busy, as a MAC table is too small",
+         "are busy, because a MAC table is too small",
          "fdb/stats-show BRIDGE, fdb/show BRIDGE, coverage/show",
-         "Raise `other_config:mac-table-size` of the bridge (8,192 if not "
-         "set), or find who uses so many addresses: a scan, or a loop. Each "
-         "address that is evicted has flows translated again.", LINK,
+         "Raise `other_config:mac-table-size` of the bridge (default: 8,192), "
+         "or find the source of so many addresses: a scan, or a loop. Each "
+         "eviction makes Open vSwitch translate flows again.", LINK,
          "{name}: the MAC table ({max:,}) is full: {n:,} addresses were "
          "evicted in {s:.0f} s{who}", evicted,
          causes="mac-moves, flows-retranslated, threads-busy, main-busy"),
-    Rule("rules-grow", "critical", "memory and OpenFlow rules grow all the "
-         "time", "memory/show, coverage/show",
+    Rule("rules-grow", "critical", "memory and the number of OpenFlow rules "
+         "keep growing", "memory/show, coverage/show",
          "No OpenFlow message adds them: look for a `learn` action without "
          "`idle_timeout` or `hard_timeout`, or with too specific a match.",
-         LINK, "OpenFlow rules grow by {rate:,.0f} a second without a "
-         "message, to {n:,}{where}: a learn action adds them", grows,
+         LINK, "The number of OpenFlow rules grows by {rate:,.0f} a second "
+         "without a message, to {n:,}{where}: a learn action adds them", grows,
          causes="flows-retranslated, rules-change, threads-busy, main-busy"),
-    Rule("rules-change", "warning", "revalidators are busy, as OpenFlow rules "
-         "change", "coverage/show, upcall/show",
-         "Each change has all flows of the datapath translated again, and may "
-         "delete many. Have it change rules less often, or many at once (a "
-         "bundle); keep fewer flows (`other_config:max-idle`).", LINK,
+    Rule("rules-change", "warning", "revalidators are busy, because OpenFlow "
+         "rules keep changing", "coverage/show, upcall/show",
+         "After each change, Open vSwitch translates all datapath flows "
+         "again, and may delete many. Make the program change rules less "
+         "often, or many at once (a bundle), or keep fewer flows "
+         "(`other_config:max-idle`).", LINK,
          "Flows are translated again {rate:,.0f} times a second, because "
          "OpenFlow rules change ({n:,.0f} messages a second){who}: a "
          "revalidator needs {share:.0%} of a CPU", flow_mods,
          causes="threads-busy, main-busy, flow-limit-low, flow-limit-fell"),
-    Rule("config-changes", "warning", "the main thread is busy, as the "
-         "database changes", "coverage/show",
-         "Each change of bridges, ports or interfaces has all of them "
-         "configured again. Find the program, and have it write only what "
-         "differs.", LINK, "Bridges are configured again {rate:,.1f} times a "
-         "second, because the database changes{who}: the main thread needs "
-         "{share:.0%} of a CPU", reconfigured,
+    Rule("config-changes", "warning", "the main thread is busy, because the "
+         "database keeps changing", "coverage/show",
+         "After each change of a bridge, port or interface, Open vSwitch "
+         "configures all of them again. Find the program, and make it write "
+         "only what differs.", LINK,
+         "Bridges are configured again {rate:,.1f} times a second, because "
+         "the database changes{who}: the main thread needs {share:.0%} of a "
+         "CPU", reconfigured,
          causes="main-busy, main-stalls, main-loop-stalled, "
                 "flows-retranslated"),
-    Rule("flows-retranslated", "warning", "revalidators are busy, as "
-         "something changes again and again", "coverage/show, "
+    Rule("flows-retranslated", "warning", "revalidators are busy, because "
+         "something keeps changing", "coverage/show, "
          "fdb/stats-show BRIDGE, bond/show, lacp/show-stats",
-         "The counters `rev_*` of `coverage/show` say what changes.", LINK,
+         "The counters `rev_*` of `coverage/show` show what changes.", LINK,
          "Flows are translated again {rate:,.0f} times a second, because "
          "{why}{who}: a revalidator needs {share:.0%} of a CPU", again,
          causes="threads-busy, flow-limit-low, flow-limit-fell"),
@@ -298,91 +300,97 @@ STOCK_RULES = (
          "without a PMD thread wait, even if no iteration is long.", LINK,
          "The main thread needs {share:.0%} of a CPU{what}", main_busy),
     Rule("main-stalls", "warning", "", "coverage/show",
-         "Meanwhile everything else waits for it. The log has the time, \"Un"
-         "reasonably long\".", LINK, "The main thread was busy for up to "
-         "{ms:,} ms in one go ({n} times over 1 s){what}", stalls,
+         "Meanwhile everything else waits. The log has the times "
+         "(\"Unreasonably long\").", LINK,
+         "The main thread was busy for up to {ms:,} ms in one go ({n} times "
+         "over 1 s){what}", stalls,
          causes="main-busy"),
     Rule("threads-busy", "warning", "handlers or revalidators are busy",
          "upcall/show, coverage/show",
-         "Handlers: who makes so many new flows? Revalidators: fewer flows "
-         "(`other_config:flow-limit`, `max-idle`), or fewer changes.", LINK,
+         "If it is a handler, find out who creates so many new flows. If it "
+         "is a revalidator, keep fewer flows (`other_config:flow-limit`, "
+         "`max-idle`), or make fewer changes.", LINK,
          "{name} needs {share:.0%} of a CPU: {flows:,} flows, {rate:,.0f} "
          "translations a second", upcall_threads),
     Rule("pmd-overloaded", "warning", "a PMD thread has no time left",
          "dpif-netdev/pmd-rxq-show, dpif-netdev/pmd-perf-show, "
          "dpif-netdev/pmd-rxq-rebalance",
-         "Let another PMD thread have some of its queues (`dpif-netdev/"
-         "pmd-rxq-rebalance`, `other_config:pmd-auto-lb`), use more queues "
-         "(`options:n_rxq`), or more CPUs (`other_config:pmd-cpu-mask`).",
+         "Give some of its queues to another PMD thread "
+         "(`dpif-netdev/pmd-rxq-rebalance`, `other_config:pmd-auto-lb`), use "
+         "more queues (`options:n_rxq`) or more CPUs "
+         "(`other_config:pmd-cpu-mask`).",
          LINK, "The PMD thread of core {core} is {share:.0%} busy, "
          "{usage:.0%} with queue {queue} of port {port}{other}", overloaded,
          causes="rx-missed"),
     Rule("rx-missed", "warning", "packets are lost before Open vSwitch "
          "receives them", "dpif-netdev/pmd-rxq-show",
-         "The device had no room: a PMD thread is too slow, or stopped for a "
-         "moment. Raise `options:n_rxq_desc` against bursts.", LINK,
+         "The device's queue was full: a PMD thread is too slow, or stopped "
+         "for a moment. Against bursts, raise `options:n_rxq_desc`.", LINK,
          "Port {name} has lost {n:,} packets ({share:.1%}) before they were "
          "received", missed),
     Rule("upcalls-lost-kernel", "critical", "", "dpctl/show",
-         "A handler did not read in time. Look for a busy or starved "
-         "handler, and for a scan.", LINK,
-         "{name} has lost {n:,} upcalls ({share:.1%}), with their packets",
+         "A handler's socket overflowed. Look for a busy or starved handler, "
+         "and for a scan.", LINK,
+         "{name} has lost {n:,} upcalls ({share:.1%}) and their packets",
          lost_upcalls),
     Rule("flow-limit-low", "critical", "", "upcall/show, coverage/show",
-         "There is no room for some flows; each of their packets is an "
-         "upcall. Raise `other_config:flow-limit`, or find who makes so many.",
+         "Some flows cannot be installed, so each of their packets is an "
+         "upcall. Raise `other_config:flow-limit`, or find what creates so "
+         "many flows.",
          LINK, "{name}: {current:,} flows are at the limit, {limit:,}, "
          "{cause}", limited),
     Rule("slow-path", "warning", "packets take the slow path",
          "dpctl/dump-flows, coverage/show",
          "Each packet of such a flow is an upcall. `controller`: a rule sends "
-         "packets to a controller; `action`: the datapath lacks an action of "
-         "the rule. `ofproto/trace` shows the rule.", LINK,
+         "packets to a controller; `action`: the datapath does not support an "
+         "action of the rule. `ofproto/trace` shows the rule.", LINK,
          "{rate:,.0f} packets a second take the slow path, most from port "
          "{port} (reason: {reason}; flows: {n})", slow,
          causes="main-busy, threads-busy"),
-    Rule("controller-absent", "warning", "new connections fail, as a "
+    Rule("controller-absent", "warning", "new connections fail, because a "
          "bridge has no controller", "ofproto/list",
-         "See whether the controller runs, and listens at that address: "
-         "`ovs-vsctl list controller` has the last error. If there is none "
-         "any more: `ovs-vsctl del-controller BRIDGE`.", LINK,
+         "Check that the controller runs and listens at that address. "
+         "`ovs-vsctl list controller` shows the last error. If there is no "
+         "controller any more: `ovs-vsctl del-controller BRIDGE`.", LINK,
          "{name} has no connection to its controller, {targets}: {what}",
          disconnected),
-    Rule("packet-ins-dropped", "warning", "a controller does not get all "
+    Rule("packet-ins-dropped", "warning", "a controller does not receive all "
          "packets", "coverage/show",
-         "Raise `controller_rate_limit` of the table Controller, or send it "
-         "fewer packets.", LINK,
+         "Raise `controller_rate_limit` in the Controller table, or send the "
+         "controller fewer packets.", LINK,
          "{n:,} packets for the controller {name} ({share:.0%}) were dropped: "
          "they exceed its limit{limit}", packet_ins),
-    Rule("conntrack-full", "critical", "connections fail, as connection "
+    Rule("conntrack-full", "critical", "connections fail, because connection "
          "tracking is full", "dpctl/ct-get-maxconns, dpctl/ct-get-nconns, "
          "dpctl/ct-stats-show",
-         "Raise it (`dpctl/ct-set-maxconns`, in the kernel `nf_conntrack_max`"
-         "), use shorter timeouts, or find who opens so many.", LINK,
+         "Raise the limit (`dpctl/ct-set-maxconns`, in the kernel "
+         "`nf_conntrack_max`), use shorter timeouts, or find out who opens so "
+         "many connections.", LINK,
          "Connection tracking is full: {n:,} of {limit:,} connections{lost}",
          connections),
     Rule("mac-moves", "warning", "packets arrive several times, or at the "
-         "wrong port: a loop, or a MAC address twice",
+         "wrong port: a loop, or a duplicate MAC address",
          "fdb/stats-show BRIDGE, fdb/show BRIDGE",
-         "Two ports lead to the same network, patch ports form a circle (the "
-         "log has \"over max translation depth\"), or two hosts have one "
-         "address. Call `fdb/show` several times: the address whose port "
-         "changes says where. Remove one way, or have `stp_enable` or "
-         "`rstp_enable` of the bridges do so.", LINK,
+         "Two ports lead to the same network, patch ports form a loop (the "
+         "log has \"over max translation depth\"), or two hosts have the same "
+         "address. Run `fdb/show` several times: the address whose port "
+         "changes shows where. Remove one path, or set `stp_enable` or "
+         "`rstp_enable` on the bridges.", LINK,
          "{name}: MAC addresses ({n:,} are known) move between ports "
-         "{rate:,.0f} times a second: a loop, or two hosts with one address",
-         moves,
+         "{rate:,.0f} times a second: a loop, or two hosts with the same "
+         "address", moves,
          causes="flows-retranslated, threads-busy, main-busy, slow-path"),
     Rule("bfd-flaps", "warning", "", "bfd/show",
-         "Packets are lost on the way, or one side is too late: see whether a "
-         "thread is starved or stalled, and raise `bfd:min_rx`.", LINK,
-         "BFD of {name} has changed its state {n} times ({why})", flaps),
+         "Packets are lost on the way, or one side sends them too late: check "
+         "whether a thread is starved or stalled, and raise `bfd:min_rx`.",
+         LINK,
+         "BFD on {name} changed its state {n} times ({why})", flaps),
     Rule("memory-kept", "hint", "memory stays high after many flows",
          "memory/show, upcall/show",
-         "The allocator keeps what flows needed, for others. It matters only "
-         "where memory is short, or limited (cgroup).", LINK,
-         "{mb:,.0f} MB are in memory, most of it kept since there were "
-         "{max:,} flows; now {current:,}", kept),
+         "The allocator keeps the memory of deleted flows for new ones. This "
+         "matters only where memory is short or limited (cgroup).", LINK,
+         "{mb:,.0f} MB are in memory, most of it kept from a time with "
+         "{max:,} flows; now there are {current:,}", kept),
     *(Rule(counter.replace("_", "-"), "critical", symptom,
            "coverage/show, " + commands, advice, LINK,
            f"{{rate:,.0f}} packets a second are dropped: {what}{{who}}",
@@ -390,32 +398,35 @@ STOCK_RULES = (
       for counter, symptom, what, commands, advice in (
         ("drop_action_too_many_resubmit", "broadcasts do not arrive: too many "
          "resubmits", "they need more than 4,096 resubmits", "ofproto/trace",
-         "No port gets such a packet, ARP of all ports for instance. Have one "
-         "table for all ports, or groups, in place of a chain for each."),
+         "Such a packet, a broadcast ARP for instance, reaches no port. Use "
+         "one table for all ports, or groups, instead of a chain for each "
+         "port."),
         ("drop_action_recursion_too_deep", "", "their resubmits are nested "
-         "too deeply (64): tables or patch ports may be a loop",
+         "too deeply (64): tables or patch ports may form a loop",
          "ofproto/trace", "`ofproto/trace` of the packet shows the loop."),
-        ("drop_action_tunnel_neigh_cache_miss", "a tunnel carries nothing: no "
-         "ARP answer", "the next hop of a tunnel has no MAC address",
+        ("drop_action_tunnel_neigh_cache_miss", "a tunnel carries no packets: "
+         "no ARP reply", "the next hop of a tunnel has no MAC address",
          "tnl/neigh/show, ovs/route/show",
-         "It does not answer ARP (or neighbour discovery), or the answer does "
-         "not pass the bridge. `tcpdump` there shows it."),
+         "The next hop does not answer ARP (or neighbour discovery), or its "
+         "answer does not reach the bridge. `tcpdump` there shows which."),
         ("drop_action_tunnel_routing_failed", "", "there is no route to the "
-         "end of a tunnel", "ovs/route/show, ovs/route/lookup",
-         "Add a route, or an address for the bridge that has the port."),
+         "remote end of a tunnel", "ovs/route/show, ovs/route/lookup",
+         "Add a route, or give the bridge with that port an address."),
         ("drop_action_recirculation_conflict", "", "actions conflict with "
          "recirculation", "ofproto/trace", "See the log."),
         ("datapath_drop_meter", "a meter drops packets", "a meter limits them",
-         "dpctl/show", "`ovs-ofctl -O OpenFlow13 meter-stats BRIDGE` counts "
-         "them, `dump-meters` has limits; `dump-flows` who uses which."),
+         "dpctl/show", "`ovs-ofctl -O OpenFlow13 meter-stats BRIDGE` shows "
+         "how many, `dump-meters` the limits, and `dump-flows` which rules "
+         "use which meter."),
         ("datapath_drop_upcall_error", "", "their upcalls fail, in the "
          "userspace datapath", "upcall/show", "See the log."),
-        ("datapath_drop_lock_error", "", "upcalls are locked out: bridges or "
-         "ports change", "dpctl/show", "Find what changes them all the time."),
+        ("datapath_drop_lock_error", "", "upcalls are locked out while "
+         "bridges or ports change", "dpctl/show",
+         "Find what keeps changing them."),
         ("datapath_drop_invalid_port", "", "the port to send them to is gone",
          "dpctl/show", "Something deletes ports while flows use them."),
         ("datapath_drop_rx_invalid_packet", "", "they are malformed",
-         "dpctl/show", "See who sends them: `ovs-tcpdump`."),
+         "dpctl/show", "`ovs-tcpdump` shows who sends them."),
         ("conntrack_zone_full", "", "a zone of connection tracking is full",
          "dpctl/ct-get-limits", "Raise the limit (`dpctl/ct-set-limits`)."),
         ("packet_in_overflow", "", "too many wait for a controller",

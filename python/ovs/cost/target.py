@@ -145,7 +145,7 @@ class Target:
                                else reply.get("result"))
             self._id += len(requests)
         except OSError as e:
-            self.close()                # What comes late is for nobody.
+            self.close()                # A late reply is dropped.
             if not isinstance(e, socket.timeout):
                 raise TargetError(f"{self.name}: {e.strerror or e}") from e
         return replies + [None] * (len(requests) - len(replies))

@@ -259,7 +259,7 @@ class Watch:
         if not self.cases:
             return "" if self.errors else "waiting for the first interval"
         if not self.findings:
-            return "nothing is wrong, as far as ovs-cost doctor sees"
+            return "nothing is wrong, as far as ovs-cost doctor can see"
         line = next(doctor.render(self.findings, len(self.cases) > 1))
         more = f" (and {len(self.findings) - 1} more)"
         return line + more * (len(self.findings) > 1)
@@ -360,6 +360,6 @@ def run(targets: List[Target], reports: Sequence[str], accounts: int,
             view.report = reports[0]
         return run_batch(watch, view, interval, count)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        warn("this is no terminal: use --batch")
+        warn("this is not a terminal: use --batch")
         return 2
     return run_terminal(watch, view, interval, count)
