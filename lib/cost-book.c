@@ -7,113 +7,29 @@
 #include "timeval.h"
 #include "util.h"
 
-/* Memory. */
-
-/* Bytes of all that was allocated here, with what malloc() adds. */
-static atomic_uint64_t memory_used = 0;
-
-/* Returns how many bytes a piece of 'size' takes: in most C libraries,
- * malloc() needs a word for itself, and returns multiples of two words. */
-static size_t
-footprint(size_t size)
-{
-    return ROUND_UP(MAX(size, CACHE_LINE_SIZE) + sizeof(size_t),
-                    2 * sizeof(size_t));
-}
-
-/* Returns how many bytes accounting takes. */
-uint64_t
-cost_memory_used(void)
-{
-    return cost_load(&memory_used);
-}
-
-/* Returns 'size' bytes of zeros, which the caller must free with cost_free().
- * What fits in a cache line gets one of its own: one thread creates recorders
- * of this size for others.  Anything larger is created by the thread that
- * writes it. */
-void *
-cost_alloc(size_t size)
-{
-    uint64_t orig;
-
-    atomic_add_relaxed(&memory_used, footprint(size), &orig);
-    return size > CACHE_LINE_SIZE ? xzalloc(size) : xzalloc_cacheline(size);
-}
-
-/* Frees 'p', unless it is NULL, which has 'size' bytes. */
-void
-cost_free(void *p, size_t size)
-{
-    uint64_t orig;
-
-    if (!p) {
-        return;
-    }
-    atomic_sub_relaxed(&memory_used, footprint(size), &orig);
-    if (size > CACHE_LINE_SIZE) {
-        free(p);
-    } else {
-        free_cacheline(p);
-    }
-}
-
 /* Blocks. */
 
-/* Initializes 'ranges', COST_MAX_STAGES of them, with those that 'block',
- * which may be NULL, has memory for. */
-static void
-get_ranges(struct cost_hist ranges[], const struct cost_kind *kind,
-           const struct cost_block *block)
+static size_t
+block_size(const struct cost_kind *kind)
 {
-    for (size_t i = 0; i < kind->n_stages; i++) {
-        cost_hist_init(&ranges[i]);
-        if (block) {
-            ranges[i].first = block->hists[i].first;
-            ranges[i].n = block->hists[i].n;
-        }
-    }
+    return (offsetof(struct cost_block, counters)
+            + kind->n_counters * sizeof(uint64_t)
+            + kind->n_stages * sizeof(struct cost_hist));
 }
 
-/* Returns a new block of 'kind' with histograms like 'ranges', from
- * get_ranges(), whose buckets are 'wide' or not.  All numbers are 0. */
-static struct cost_block *
-block_create(const struct cost_kind *kind, struct cost_hist ranges[],
-             bool wide)
-{
-    size_t size = (offsetof(struct cost_block, counters)
-                   + kind->n_counters * sizeof(uint64_t));
-    struct cost_block *block;
-    char *buckets;
-
-    for (size_t i = 0; i < kind->n_stages; i++) {
-        ranges[i].wide = wide;
-        size += sizeof ranges[i] + cost_hist_size(&ranges[i]);
-    }
-
-    block = cost_alloc(size);
-    block->kind = kind;
-    block->size = size;
-    block->hists = (void *) &block->counters[kind->n_counters];
-    block->total = &block->hists[cost_kind_total(kind)];
-    memcpy(block->hists, ranges, kind->n_stages * sizeof ranges[0]);
-    buckets = (void *) &block->hists[kind->n_stages];
-    for (size_t i = 0; i < kind->n_stages; i++) {
-        block->hists[i].buckets = buckets;
-        buckets += cost_hist_size(&ranges[i]);
-    }
-    return block;
-}
-
-/* Returns a new block of 'kind' for a thread to record into, which has memory
- * for no bucket yet. */
+/* Returns a new block of 'kind'.  All numbers are 0. */
 struct cost_block *
 cost_block_create(const struct cost_kind *kind)
 {
-    struct cost_hist ranges[COST_MAX_STAGES];
+    struct cost_block *block = cost_alloc(block_size(kind));
 
-    get_ranges(ranges, kind, NULL);
-    return block_create(kind, ranges, false);
+    block->kind = kind;
+    block->hists = (void *) &block->counters[kind->n_counters];
+    block->total = &block->hists[cost_kind_total(kind)];
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        cost_hist_init(&block->hists[i]);
+    }
+    return block;
 }
 
 /* Frees 'block', which may be NULL, and no thread may be using any more. */
@@ -121,11 +37,14 @@ void
 cost_block_destroy(struct cost_block *block)
 {
     if (block) {
-        cost_free(block, block->size);
+        for (size_t i = 0; i < block->kind->n_stages; i++) {
+            cost_hist_uninit(&block->hists[i]);
+        }
+        cost_free(block, block_size(block->kind));
     }
 }
 
-/* Adds 'src' to 'dst', which has memory for all that 'src' has. */
+/* Adds 'src' to 'dst'. */
 static void
 block_add(struct cost_block *dst, const struct cost_block *src)
 {
@@ -140,27 +59,6 @@ block_add(struct cost_block *dst, const struct cost_block *src)
     for (size_t i = 0; i < src->kind->n_stages; i++) {
         cost_hist_add(&dst->hists[i], &src->hists[i]);
     }
-}
-
-/* Returns a copy of 'block', in the thread that writes it, that has memory for
- * the values of 'stages', a bit for each, in 'entry', too, and, if 'wide',
- * buckets of 64 bits. */
-struct cost_block *
-cost_block_extend(const struct cost_block *block,
-                  const struct cost_entry *entry, uint16_t stages, bool wide)
-{
-    struct cost_hist ranges[COST_MAX_STAGES];
-    struct cost_block *new;
-
-    get_ranges(ranges, block->kind, block);
-    for (; stages; stages = zero_rightmost_1bit(stages)) {
-        size_t i = raw_ctz(stages);
-
-        cost_hist_extend(&ranges[i], cost_hist_bucket(entry->stages[i]));
-    }
-    new = block_create(block->kind, ranges, wide || block->total->wide);
-    block_add(new, block);
-    return new;
 }
 
 /* Returns the number of events in 'block'. */
@@ -232,46 +130,17 @@ cost_book_size(const struct cost_book *book)
     size_t size = book->n_classes * sizeof *book->classes;
 
     for (size_t i = 0; i < book->n_classes; i++) {
-        size += book->classes[i] ? book->classes[i]->size : 0;
+        if (book->classes[i]) {
+            size += block_size(book->kind);
+            for (size_t j = 0; j < book->kind->n_stages; j++) {
+                size += cost_hist_size(&book->classes[i]->hists[j]);
+            }
+        }
     }
     for (size_t i = 0; i < book->kind->n_lists; i++) {
         size += book->keys[i].allocated * sizeof *book->keys[i].rows;
     }
     return size;
-}
-
-/* Adds 'src' to '*dst', which is in a book.  '*dst' is created, or replaced,
- * if it has no memory for all that 'src' has. */
-static void
-add_block(struct cost_block **dst, const struct cost_block *src)
-{
-    const struct cost_kind *kind = src->kind;
-    struct cost_hist ranges[COST_MAX_STAGES];
-    bool grow = !*dst;
-
-    get_ranges(ranges, kind, *dst);
-    for (size_t i = 0; i < kind->n_stages; i++) {
-        const struct cost_hist *hist = &src->hists[i];
-
-        for (int end = 0; hist->n && end < 2; end++) {
-            unsigned int bucket = hist->first + (end ? hist->n - 1 : 0);
-
-            if (!cost_hist_has(&ranges[i], bucket)) {
-                cost_hist_extend(&ranges[i], bucket);
-                grow = true;
-            }
-        }
-    }
-    if (grow) {
-        struct cost_block *old = *dst;
-
-        *dst = block_create(kind, ranges, true);
-        if (old) {
-            block_add(*dst, old);
-            cost_block_destroy(old);
-        }
-    }
-    block_add(*dst, src);
 }
 
 /* Adds 'block', into which another thread may be recording, to 'class' of
@@ -290,7 +159,10 @@ cost_book_add_block(struct cost_book *book, size_t class,
         book->classes = new;
         book->n_classes = class + 1;
     }
-    add_block(&book->classes[class], block);
+    if (!book->classes[class]) {
+        book->classes[class] = cost_block_create(book->kind);
+    }
+    block_add(book->classes[class], block);
 }
 
 /* Adds 'src' to 'dst', which are of the same kind. */
@@ -357,14 +229,14 @@ cost_book_subtract(struct cost_book *book, const struct cost_book *old,
 struct cost_block *
 cost_book_sum(const struct cost_book *book, size_t class)
 {
-    struct cost_block *sum = NULL;
+    struct cost_block *sum = cost_block_create(book->kind);
 
     for (size_t i = 0; i < book->n_classes; i++) {
         if (book->classes[i] && (class == COST_ALL_CLASSES || class == i)) {
-            add_block(&sum, book->classes[i]);
+            block_add(sum, book->classes[i]);
         }
     }
-    return sum ? sum : cost_block_create(book->kind);
+    return sum;
 }
 
 /* Returns the number of events of 'class' in 'book', or of all classes if that
@@ -383,9 +255,6 @@ cost_book_events(const struct cost_book *book, size_t class)
 }
 
 /* The slowest events. */
-
-/* Stands for that of a thread that has recorded none. */
-struct cost_slowest cost_no_slowest = { .n = 0 };
 
 static size_t
 slow_size(const struct cost_kind *kind)
@@ -439,12 +308,11 @@ cost_slowest_create(const struct cost_kind *kind)
     return slowest;
 }
 
-/* Frees 'slowest', which may be &cost_no_slowest, and no thread may be using
- * any more. */
+/* Frees 'slowest', which may be NULL. */
 void
 cost_slowest_destroy(struct cost_slowest *slowest)
 {
-    if (slowest != &cost_no_slowest) {
+    if (slowest) {
         for (size_t i = 0; i < slowest->n; i++) {
             cost_slow_destroy(slowest->kind, slowest->slow[i]);
         }
@@ -453,8 +321,8 @@ cost_slowest_destroy(struct cost_slowest *slowest)
 }
 
 /* Returns the time that an event has to exceed to get into 'slowest'. */
-static uint64_t
-slowest_min(const struct cost_slowest *slowest)
+uint64_t
+cost_slowest_min(const struct cost_slowest *slowest)
 {
     return (slowest->n < slowest->kind->n_slowest ? 0
             : slowest->n ? slowest->slow[slowest->n - 1]->total_ns
@@ -462,51 +330,44 @@ slowest_min(const struct cost_slowest *slowest)
 }
 
 /* Puts 'entry', of 'thread', unless it is too fast, among 'slowest', with
- * 'cause' and the details of 'span', or NULL, in the thread that records.  No
- * event that takes longer than 'log_ns' is too fast to be seen next time.
+ * 'cause' and the details of 'span', or NULL, in the thread that records.
  * Returns true if 'entry' is there. */
 bool
 cost_slowest_insert(struct cost_slowest *slowest, const char *thread,
                     const struct cost_entry *entry, enum cost_cause cause,
-                    const struct cost_span *span, uint64_t log_ns)
+                    const struct cost_span *span)
 {
     const struct cost_kind *kind = slowest->kind;
     uint64_t total_ns = entry->stages[cost_kind_total(kind)];
-    bool inserted = total_ns > slowest_min(slowest);
+    struct cost_slow *slow;
+    size_t place;
 
-    if (inserted) {
-        struct cost_slow *slow;
-        size_t place;
-
-        if (slowest->n < kind->n_slowest) {
-            slow = cost_alloc(slow_size(kind));
-            ovs_strlcpy(slow->thread, thread, sizeof slow->thread);
-            slowest->slow[slowest->n++] = slow;
-        } else {
-            slow = slowest->slow[slowest->n - 1];
-        }
-        slow->total_ns = total_ns;
-        slow->excluded_ns = entry->excluded_ns;
-        slow->when_us = time_wall_usec();
-        slow->cause = cause;
-        slow->class = entry->class;
-        slow->known = entry->known;
-        for (size_t i = 0; i < kind->n_stages; i++) {
-            slow->stages[i] = (entry->known & (1u << i)
-                               ? entry->stages[i] : 0);
-        }
-        memset(&slow->stages[kind->n_stages], 0,
-               kind->n_details * sizeof slow->stages[0]);
-        if (span && kind->get_details) {
-            kind->get_details(span, &slow->stages[kind->n_stages]);
-        }
-        for (place = slowest->n - 1;
-             place && total_ns > slowest->slow[place - 1]->total_ns;
-             place--) {
-            slowest->slow[place] = slowest->slow[place - 1];
-        }
-        slowest->slow[place] = slow;
+    if (total_ns <= cost_slowest_min(slowest)) {
+        return false;
     }
-    slowest->threshold_ns = MIN(slowest_min(slowest), log_ns);
-    return inserted;
+    if (slowest->n < kind->n_slowest) {
+        slowest->slow[slowest->n++] = cost_alloc(slow_size(kind));
+    }
+    slow = slowest->slow[slowest->n - 1];
+    slow->total_ns = total_ns;
+    slow->excluded_ns = entry->excluded_ns;
+    slow->when_us = time_wall_usec();
+    slow->cause = cause;
+    slow->class = entry->class;
+    slow->known = entry->known;
+    ovs_strlcpy(slow->thread, thread, sizeof slow->thread);
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        slow->stages[i] = entry->known & (1u << i) ? entry->stages[i] : 0;
+    }
+    memset(&slow->stages[kind->n_stages], 0,
+           kind->n_details * sizeof slow->stages[0]);
+    if (span && kind->get_details) {
+        kind->get_details(span, &slow->stages[kind->n_stages]);
+    }
+    for (place = slowest->n - 1;
+         place && total_ns > slowest->slow[place - 1]->total_ns; place--) {
+        slowest->slow[place] = slowest->slow[place - 1];
+    }
+    slowest->slow[place] = slow;
+    return true;
 }

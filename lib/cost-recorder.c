@@ -22,10 +22,7 @@ static ATOMIC(cost_breach_cb *) breach_cb;
 #define NO_CLASS UINT32_MAX
 
 /* Stands for that of a recorder that has recorded nothing. */
-static struct cost_data no_data = {
-    .latest_class = NO_CLASS,
-    .slowest = OVSRCU_INITIALIZER(&cost_no_slowest),
-};
+static struct cost_data no_data = { .latest_class = NO_CLASS };
 
 /* Data. */
 
@@ -46,7 +43,7 @@ data_destroy(struct cost_data *data)
                                       &classes->blocks[i]));
     }
     free(classes);
-    cost_slowest_destroy(ovsrcu_get(struct cost_slowest *, &data->slowest));
+    cost_slowest_destroy(atomic_exchange(&data->slowest, NULL));
     for (size_t i = 0; i < COST_MAX_LISTS; i++) {
         cost_keys_destroy(ovsrcu_get(struct cost_keys *, &data->keys[i]));
     }
@@ -65,18 +62,26 @@ cost_recorder_take_data(struct cost_recorder *recorder)
     }
 }
 
-/* Takes the list of the slowest events away from 'recorder', whose thread may
- * use it until a grace period is over.  Returns NULL if it is empty. */
+/* Takes the list of the slowest events away from 'recorder', for the caller to
+ * free.  Returns NULL if it is empty, or its thread is just adding an event.
+ * The calling thread must not be quiescent. */
 struct cost_slowest *
 cost_recorder_take_slowest(struct cost_recorder *recorder)
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
-    struct cost_slowest *slowest = &cost_no_slowest;
+    struct cost_slowest *slowest = atomic_exchange(&data->slowest, NULL);
 
-    if (data != &no_data) {
-        slowest = atomic_exchange(&data->slowest.p, &cost_no_slowest);
-    }
-    return slowest != &cost_no_slowest ? slowest : NULL;
+    cost_recorder_reset_threshold(recorder);
+    return slowest;
+}
+
+/* Makes 'recorder' look at its next event, and then at the settings. */
+void
+cost_recorder_reset_threshold(struct cost_recorder *recorder)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+
+    cost_store(&data->threshold_ns, 0);
 }
 
 /* Adds what 'recorder' has recorded, but the slowest events, to 'book'.  The
@@ -203,14 +208,6 @@ data_grow_classes(struct cost_data *data, size_t idx)
     return new;
 }
 
-/* Makes 'block' that of the class that was recorded last. */
-static void
-data_set_latest(struct cost_data *data, struct cost_block *block)
-{
-    ovsrcu_set(&data_classes(data)->blocks[data->latest_class], block);
-    data->latest = block;
-}
-
 /* Returns 'recorder''s data, which is created, with no class, if there is
  * none. */
 static struct cost_data *
@@ -221,7 +218,6 @@ recorder_data(struct cost_recorder *recorder)
     if (OVS_UNLIKELY(data == &no_data)) {
         data = cost_alloc(sizeof *data);
         data->latest_class = NO_CLASS;
-        ovsrcu_init(&data->slowest, &cost_no_slowest);
         data_grow_classes(data, 0);
         ovsrcu_set(&recorder->data, data);
     }
@@ -242,7 +238,8 @@ recorder_prepare(struct cost_recorder *recorder, size_t class)
     data->latest = ovsrcu_get_protected(struct cost_block *,
                                         &classes->blocks[class]);
     if (!data->latest) {
-        data_set_latest(data, cost_block_create(recorder->kind));
+        data->latest = cost_block_create(recorder->kind);
+        ovsrcu_set(&classes->blocks[class], data->latest);
     }
     return data;
 }
@@ -290,8 +287,7 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
     uint64_t total_ns = entry->stages[cost_kind_total(recorder->kind)];
     uint64_t log_ns = cost_load(&recorder->kind->config->log_ns);
     enum cost_cause cause = get_cause(recorder->kind, entry);
-    struct cost_slowest *slowest
-        = ovsrcu_get_protected(struct cost_slowest *, &data->slowest);
+    struct cost_slowest *slowest;
 
     if (log_ns && total_ns > log_ns) {
         cost_breach_cb *cb;
@@ -302,14 +298,18 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
             cb(recorder, entry, cause, span);
         }
     }
-    if (slowest == &cost_no_slowest) {
+
+    /* Until the list is back, no reader gets it. */
+    slowest = atomic_exchange(&data->slowest, NULL);
+    if (!slowest) {
         slowest = cost_slowest_create(recorder->kind);
-        ovsrcu_set(&data->slowest, slowest);
     }
-    if (cost_slowest_insert(slowest, recorder->thread, entry, cause, span,
-                            log_ns ? log_ns : UINT64_MAX)) {
+    if (cost_slowest_insert(slowest, recorder->thread, entry, cause, span)) {
         recorder->n_watch = N_WATCH;
     }
+    cost_store(&data->threshold_ns, MIN(cost_slowest_min(slowest),
+                                        log_ns ? log_ns : UINT64_MAX));
+    atomic_store_explicit(&data->slowest, slowest, memory_order_release);
 }
 
 /* The longest event of 'block' has just ended. */
@@ -317,21 +317,6 @@ void COST_COLD
 cost_set_longest__(struct cost_block *block)
 {
     cost_store(&block->max_us, time_wall_usec());
-}
-
-/* Gives the block of the latest class in 'data' memory for the values of
- * 'stages', a bit for each, in 'entry', and for larger counts if it has memory
- * for that of 'stage'. */
-static void COST_COLD
-extend_latest(struct cost_data *data, const struct cost_entry *entry,
-              uint16_t stages, size_t stage)
-{
-    struct cost_block *old = data->latest;
-    bool wide = cost_hist_has(&old->hists[stage],
-                              cost_hist_bucket(entry->stages[stage]));
-
-    data_set_latest(data, cost_block_extend(old, entry, stages, wide));
-    ovsrcu_postpone(cost_block_destroy, old);
 }
 
 /* Records 'entry' in 'recorder', and adds 'counts', which may be NULL, to the
@@ -355,6 +340,7 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
     if (OVS_UNLIKELY(data->latest_class != entry->class)) {
         data = recorder_prepare(recorder, entry->class);
     }
+    block = data->latest;
 
     if (OVS_UNLIKELY(entry->watched)) {
         for (size_t i = 0; i < total; i++) {
@@ -368,17 +354,16 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
         uint64_t value = entry->stages[stage];
         bool highest;
 
-        while (OVS_UNLIKELY(!cost_hist_record(&data->latest->hists[stage],
-                                              value, &highest))) {
-            extend_latest(data, entry, known, stage);
+        while (OVS_UNLIKELY(!cost_hist_record(&block->hists[stage], value,
+                                              &highest))) {
+            cost_hist_grow(&block->hists[stage], value);
         }
         if (OVS_UNLIKELY(highest) && stage == total) {
-            cost_set_longest__(data->latest);
+            cost_set_longest__(block);
         }
         known = zero_rightmost_1bit(known);
     }
 
-    block = data->latest;
     if (OVS_LIKELY(entry->known & (1u << total))) {
         total_ns = entry->stages[total];
     } else {
@@ -390,8 +375,7 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
     for (size_t i = 0; OVS_UNLIKELY(counts) && i < kind->n_counters; i++) {
         cost_increase(&block->counters[i], counts[i]);
     }
-    if (OVS_UNLIKELY(total_ns > ovsrcu_get(struct cost_slowest *,
-                                           &data->slowest)->threshold_ns)) {
+    if (OVS_UNLIKELY(total_ns > cost_load(&data->threshold_ns))) {
         record_slow(recorder, data, entry, span);
     }
 }

@@ -34,7 +34,7 @@ struct cost_account {
     bool copied;                        /* At the latest one? */
 
     uint64_t since_tick OVS_GUARDED;    /* The latest one at... */
-    uint64_t n_clears OVS_GUARDED;
+    bool cleared OVS_GUARDED;
     long long int since_us OVS_GUARDED; /* ...the latest clear. */
     long long int since_ms OVS_GUARDED; /* Same, time_msec(). */
 };
@@ -44,8 +44,6 @@ struct known_kind {
     struct cost_sum deleted;            /* Of accounts that are destroyed. */
     uint64_t since_tick;                /* The latest one before that. */
     long long int since_us;             /* When any account was cleared. */
-    uint64_t log_ns;                    /* Of the settings, at the latest tick.
-                                         * For the thread that makes ticks. */
 };
 
 /* Protects the list, and the kinds.  Recording never takes it. */
@@ -63,9 +61,6 @@ static atomic_uint64_t latest_tick = 0;
  * of these, are copied at a tick. */
 #define MAX_ACCOUNTS 256
 #define MAX_RECORDERS 256
-
-/* How long a reader waits for the slowest events. */
-#define MAX_WAIT_MS 100
 
 /* Accounts. */
 
@@ -178,30 +173,37 @@ account_unref(struct cost_account *account)
     }
 }
 
-/* Moves the events of 'new', which no thread uses any more, to those of
- * 'account', unless that has been cleared since, and keeps there those that
- * are among the slowest since a tick that is kept, or of all. */
+/* Moves the slowest events that recorders of 'account' have to it, for 'tick',
+ * the next one, and keeps those that are among the slowest since a tick that
+ * is kept, or of all.  The calling thread must not be quiescent. */
 static void
-keep_slowest(struct cost_account *account, struct cost_slowest *new)
+take_slowest(struct cost_account *account, uint64_t tick)
     OVS_REQUIRES(account->mutex)
 {
     const struct cost_kind *kind = account->kind;
-    uint64_t tick = cost_load(&latest_tick) + 1;
+    size_t n_all = account->n_slowest, n = 0;
     struct cost_slow **all;
-    size_t n_all, n = 0;
 
-    if (new->n_clears != account->n_clears) {
-        return;
+    for (size_t i = 0; i < account->n_recorders; i++) {
+        struct cost_slowest *new
+            = cost_recorder_take_slowest(account->recorders[i]);
+
+        if (new) {
+            account->slowest = xrealloc(account->slowest,
+                                        (n_all + new->n) * sizeof *all);
+            while (new->n) {
+                struct cost_slow *slow = new->slow[--new->n];
+
+                slow->tick = tick;
+                account->slowest[n_all++] = slow;
+            }
+            cost_slowest_destroy(new);
+        }
     }
-    n_all = account->n_slowest + new->n;
-    all = account->slowest = xrealloc(account->slowest,
-                                      n_all * sizeof *account->slowest);
-    for (size_t i = 0; i < new->n; i++) {
-        all[account->n_slowest + i] = new->slow[i];
-        new->slow[i]->tick = new->tick;
+    all = account->slowest;
+    if (n_all) {
+        qsort(all, n_all, sizeof *all, cost_slow_compare);
     }
-    new->n = 0;
-    qsort(all, n_all, sizeof *all, cost_slow_compare);
     for (size_t i = 0; i < n_all; i++) {
         struct cost_slow *slow = all[i];
         size_t n_later = 0;
@@ -224,56 +226,14 @@ keep_slowest(struct cost_account *account, struct cost_slowest *new)
     account->n_slowest = n;
 }
 
-/* Moves the events of 'slowest' to its account, after a grace period. */
-static void
-collect_slowest(struct cost_slowest *slowest)
+/* Makes cost_account_read() of 'account' have the latest of the slowest
+ * events. */
+void
+cost_account_take_slowest(struct cost_account *account)
 {
-    struct cost_account *account = slowest->account;
-
     ovs_mutex_lock(&account->mutex);
-    keep_slowest(account, slowest);
+    take_slowest(account, cost_load(&latest_tick) + 1);
     ovs_mutex_unlock(&account->mutex);
-    cost_slowest_destroy(slowest);
-    ovs_mutex_lock(&accounts_mutex);
-    account_unref(account);
-    ovs_mutex_unlock(&accounts_mutex);
-}
-
-/* Takes the slowest events, before 'tick', of 'recorder' of 'account'.
- * Returns NULL if there are none. */
-static struct cost_slowest *
-take_list(struct cost_account *account, struct cost_recorder *recorder,
-          uint64_t tick)
-    OVS_REQUIRES(account->mutex)
-{
-    struct cost_slowest *slowest = cost_recorder_take_slowest(recorder);
-
-    if (slowest) {
-        slowest->account = account;
-        slowest->tick = tick;
-        slowest->n_clears = account->n_clears;
-    }
-    return slowest;
-}
-
-/* Takes the slowest events, before 'tick', of recorders of 'account'.  The
- * calling thread must not be quiescent. */
-static void
-take_slowest(struct cost_account *account, uint64_t tick)
-{
-    ovs_mutex_lock(&accounts_mutex);
-    ovs_mutex_lock(&account->mutex);
-    for (size_t i = 0; i < account->n_recorders; i++) {
-        struct cost_slowest *slowest = take_list(account,
-                                                 account->recorders[i], tick);
-
-        if (slowest) {
-            account->n_refs++;
-            ovsrcu_postpone(collect_slowest, slowest);
-        }
-    }
-    ovs_mutex_unlock(&account->mutex);
-    ovs_mutex_unlock(&accounts_mutex);
 }
 
 /* Moves what recorder 'idx' of 'account', which no thread uses any more, has
@@ -283,14 +243,9 @@ remove_recorder(struct cost_account *account, size_t idx)
     OVS_REQUIRES(account->mutex)
 {
     struct cost_recorder *recorder = account->recorders[idx];
-    struct cost_slowest *slowest = take_list(account, recorder,
-                                             cost_load(&latest_tick) + 1);
     struct cost_book book;
 
-    if (slowest) {
-        keep_slowest(account, slowest);
-        cost_slowest_destroy(slowest);
-    }
+    take_slowest(account, cost_load(&latest_tick) + 1);
     cost_book_init(&book, account->kind);
     cost_recorder_read(recorder, &book);
     cost_book_add(&account->exited, &book);
@@ -509,43 +464,6 @@ cost_account_name(const struct cost_account *account)
     return account->name;
 }
 
-/* Somebody waits for a grace period. */
-struct grace {
-    ATOMIC(bool) over;                  /* It is, or nobody waits any more. */
-};
-
-static void
-grace_end(struct grace *grace)
-{
-    if (atomic_exchange(&grace->over, true)) {
-        free(grace);
-    }
-}
-
-/* Takes the slowest events of the 'n' accounts 'of', so that
- * cost_account_read() has them.  Waits for a grace period, in which the
- * calling thread is quiescent, but not for long.  Returns false if that has
- * not been enough, so that the latest ones are missing until later. */
-bool
-cost_accounts_take_slowest(struct cost_account *const of[], size_t n)
-{
-    struct grace *grace = xzalloc(sizeof *grace);
-    bool over = false;
-
-    for (size_t i = 0; i < n; i++) {
-        take_slowest(of[i], cost_load(&latest_tick) + 1);
-    }
-    ovsrcu_postpone(grace_end, grace);
-    for (int i = 0; i < MAX_WAIT_MS && !over; i++) {
-        xnanosleep(1000000);
-        atomic_read(&grace->over, &over);
-    }
-    if (atomic_exchange(&grace->over, true)) {
-        free(grace);
-    }
-    return over;
-}
-
 /* Makes 'book' what 'owner' has counted since '*from', if 'since_tick', when
  * it began, is before that, or, if 'later', since the first tick after it that
  * is known, which '*from' becomes.  Returns false if there is none. */
@@ -562,7 +480,7 @@ make_window(const void *owner, uint64_t since_tick, bool later,
  * cleared since.  If its numbers were not copied then, as it was not active,
  * reads what happened since a later tick; a thread whose numbers were not
  * copied then is not among 'threads'.  The slowest events are those that
- * cost_accounts_take_slowest() or an earlier tick has taken.
+ * cost_account_take_slowest() or an earlier tick has taken.
  *
  * Returns true if successful: then the caller must free it with
  * cost_reading_uninit().  Returns false if there has been no such tick.
@@ -622,7 +540,7 @@ cost_account_read(struct cost_account *account, const struct cost_tick *from,
         reading->threads[reading->n_threads++] = *thread;
     }
 
-    reading->cleared = account->n_clears > 0;
+    reading->cleared = account->cleared;
     reading->since_us = tick.number ? tick.us : account->since_us;
     reading->elapsed_ms = (time_msec()
                            - (tick.number ? tick.ms : account->since_ms));
@@ -656,7 +574,8 @@ compare_active(const void *a_, const void *b_)
     return n_a != n_b ? (n_a < n_b ? 1 : -1) : *a < *b ? -1 : 1;
 }
 
-/* Finds out how much 'account' has recorded since this was last called. */
+/* Finds out how much 'account' has recorded since this was last called, and
+ * makes its recorders heed a new threshold of the log. */
 static void
 update_activity(struct cost_account *account)
 {
@@ -666,6 +585,7 @@ update_activity(struct cost_account *account)
     activity = account->exited_activity;
     for (size_t i = 0; i < account->n_recorders; i++) {
         activity += cost_recorder_activity(account->recorders[i]);
+        cost_recorder_reset_threshold(account->recorders[i]);
     }
     account->recent = activity - account->activity;
     account->activity = activity;
@@ -673,16 +593,19 @@ update_activity(struct cost_account *account)
 }
 
 /* Copies the numbers of 'account', and of '*n_recorders' of its recorders at
- * most, from which those are taken.  If it has recorded nothing since the tick
- * before, the numbers are those of that tick. */
+ * most, from which those are taken, at 'tick'.  If it has recorded nothing
+ * since the tick before, the numbers are those of that tick. */
 static void
-account_copy(struct cost_account *account, size_t *n_recorders)
+account_copy(struct cost_account *account, uint64_t tick, size_t *n_recorders)
 {
     struct cost_book total;
     bool active;
 
     ovs_mutex_lock(&account->mutex);
     active = account->recent || !cost_window_repeat(account);
+    if (account->recent) {
+        take_slowest(account, tick);
+    }
     cost_book_init(&total, account->kind);
     for (size_t i = 0; i < account->n_recorders; i++) {
         const struct cost_recorder *recorder = account->recorders[i];
@@ -710,10 +633,9 @@ account_copy(struct cost_account *account, size_t *n_recorders)
     ovs_mutex_unlock(&account->mutex);
 }
 
-/* Copies the numbers of the most active accounts of 'kind', and takes the
- * slowest events of these, or of all if 'take_all'. */
+/* Copies the numbers of the most active accounts of 'kind' at 'tick'. */
 static void
-kind_copy(const struct cost_kind *kind, uint64_t tick, bool take_all)
+kind_copy(const struct cost_kind *kind, uint64_t tick)
 {
     size_t n_recorders = MAX_RECORDERS;
     struct cost_accounts all;
@@ -731,12 +653,7 @@ kind_copy(const struct cost_kind *kind, uint64_t tick, bool take_all)
 
         account->copied = i < MAX_ACCOUNTS;
         if (account->copied) {
-            account_copy(account, &n_recorders);
-        }
-        if (take_all || (account->copied && account->recent)) {
-            take_slowest(account, tick);
-        }
-        if (account->copied || take_all) {
+            account_copy(account, tick, &n_recorders);
             ovsrcu_quiesce();
         }
     }
@@ -760,16 +677,12 @@ cost_accounts_copy(void)
     cost_tick_begin(&latest);
     cost_store(&latest_tick, tick);
     for (size_t i = 0; i < n_known_kinds; i++) {
-        struct known_kind *known = &known_kinds[i];
-        const struct cost_kind *kind = known->deleted.book.kind;
-        uint64_t log_ns = cost_load(&kind->config->log_ns);
-        bool changed = log_ns != known->log_ns;
+        const struct cost_sum *deleted = &known_kinds[i].deleted;
+        const struct cost_kind *kind = deleted->book.kind;
 
-        known->log_ns = log_ns;
-        cost_window_copy(kind, &known->deleted.book);
+        cost_window_copy(kind, &deleted->book);
         ovs_mutex_unlock(&accounts_mutex);
-        /* New lists heed the new threshold. */
-        kind_copy(kind, tick, changed);
+        kind_copy(kind, tick);
         ovs_mutex_lock(&accounts_mutex);
     }
     ovs_mutex_unlock(&accounts_mutex);
@@ -798,7 +711,7 @@ account_clear(struct cost_account *account)
         cost_recorder_take_data(account->recorders[i]);
     }
     account_drop(account);
-    account->n_clears++;
+    account->cleared = true;
     account->since_tick = cost_load(&latest_tick);
     account->since_us = MAX(time_wall_usec(), account->since_us + 1);
     account->since_ms = time_msec();

@@ -53,8 +53,8 @@ struct simap;
  * Any thread may read or clear an account while others record into it, with
  * relaxed loads: a reading may have part of the events that are recorded
  * meanwhile, such as their times without their counters, and the next one has
- * the rest.  Sums are exact once nobody records.  Only a reader that wants the
- * slowest events waits, for a grace period, holding no lock.
+ * the rest, as it has a list of the slowest events that its thread is just
+ * adding to.  Sums are exact once nobody records.
  *
  * Locks are taken in this order: that of the configuration, under which
  * cost_config's functions run; that of all accounts; that of one account; that
@@ -150,8 +150,7 @@ void cost_accounts_put(struct cost_accounts *);
 size_t cost_accounts_clear(const struct cost_kind *const kinds[],
                            size_t n_kinds, const char *name);
 const char *cost_account_name(const struct cost_account *);
-bool cost_accounts_take_slowest(struct cost_account *const accounts[],
-                                size_t n);
+void cost_account_take_slowest(struct cost_account *);
 bool cost_account_read(struct cost_account *, const struct cost_tick *from,
                        struct cost_reading *);
 void cost_accounts_copy(void);
