@@ -32,6 +32,15 @@ data_classes(const struct cost_data *data)
     return ovsrcu_get(struct cost_classes *, &data->classes);
 }
 
+static void
+sketch_destroy(struct cost_sketch *sketch)
+{
+    if (sketch) {
+        cost_sketch_uninit(sketch);
+        cost_free(sketch, sizeof *sketch);
+    }
+}
+
 /* Frees 'data', which no thread can be using any more. */
 static void
 data_destroy(struct cost_data *data)
@@ -45,7 +54,7 @@ data_destroy(struct cost_data *data)
     free(classes);
     cost_slowest_destroy(atomic_exchange(&data->slowest, NULL));
     for (size_t i = 0; i < COST_MAX_LISTS; i++) {
-        cost_keys_destroy(ovsrcu_get(struct cost_keys *, &data->keys[i]));
+        sketch_destroy(atomic_exchange(&data->keys[i], NULL));
     }
     cost_free(data, sizeof *data);
 }
@@ -84,8 +93,27 @@ cost_recorder_reset_threshold(struct cost_recorder *recorder)
     cost_store(&data->threshold_ns, 0);
 }
 
-/* Adds what 'recorder' has recorded, but the slowest events, to 'book'.  The
+/* Moves the keys that 'recorder' has counted events for, but of a list that
+ * its thread is just adding to, to 'keys', one sketch for each list.  The
  * calling thread must not be quiescent. */
+void
+cost_recorder_take_keys(struct cost_recorder *recorder,
+                        struct cost_sketch *keys)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+
+    for (size_t i = 0; i < recorder->kind->n_lists; i++) {
+        struct cost_sketch *sketch = atomic_exchange(&data->keys[i], NULL);
+
+        if (sketch) {
+            cost_sketch_add(&keys[i], sketch, recorder->kind->lists[i].max);
+            sketch_destroy(sketch);
+        }
+    }
+}
+
+/* Adds what 'recorder' has recorded, but keys and the slowest events, to
+ * 'book'.  The calling thread must not be quiescent. */
 void
 cost_recorder_read(const struct cost_recorder *recorder,
                    struct cost_book *book)
@@ -100,15 +128,6 @@ cost_recorder_read(const struct cost_recorder *recorder,
 
         if (block) {
             cost_book_add_block(book, i, block);
-        }
-    }
-    for (size_t i = 0; i < recorder->kind->n_lists; i++) {
-        const struct cost_keys *keys = ovsrcu_get(struct cost_keys *,
-                                                  &data->keys[i]);
-
-        if (keys) {
-            cost_sketch_read(&book->keys[i], keys,
-                             recorder->kind->lists[i].max);
         }
     }
 }
@@ -299,7 +318,6 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
         }
     }
 
-    /* Until the list is back, no reader gets it. */
     slowest = atomic_exchange(&data->slowest, NULL);
     if (!slowest) {
         slowest = cost_slowest_create(recorder->kind);
@@ -402,18 +420,13 @@ cost_count_who(struct cost_recorder *recorder, size_t list,
     const struct cost_list *l = &recorder->kind->lists[list];
     uint64_t weight = recorder->kind->exact ? 1 : recorder->sample_interval;
     struct cost_data *data = recorder_data(recorder);
-    struct cost_keys *keys = ovsrcu_get_protected(struct cost_keys *,
-                                                  &data->keys[list]);
+    struct cost_sketch *keys = atomic_exchange(&data->keys[list], NULL);
 
-    if (!keys || !cost_keys_count(keys, l, who, ns, weight, n_lost)) {
-        struct cost_keys *new = cost_keys_grow(keys, l->max);
-
-        cost_keys_count(new, l, who, ns, weight, n_lost);
-        ovsrcu_set(&data->keys[list], new);
-        if (keys) {
-            ovsrcu_postpone(cost_keys_free, keys);
-        }
+    if (!keys) {
+        keys = cost_alloc(sizeof *keys);
     }
+    cost_sketch_count(keys, l, who, ns, weight, n_lost);
+    atomic_store_explicit(&data->keys[list], keys, memory_order_release);
 }
 
 /* Accounting of 'recorder' is off: makes cost_count_event() ask whether it

@@ -34,11 +34,13 @@ struct cost_data {
     atomic_uint64_t threshold_ns;       /* An event that takes longer belongs
                                          * to 'slowest', or is to be logged.
                                          * A reader may set it to 0. */
-    ATOMIC(struct cost_slowest *) slowest;  /* NULL if it is empty, or in
-                                             * use. */
-
     OVSRCU_TYPE(struct cost_classes *) classes;
-    OVSRCU_TYPE(struct cost_keys *) keys[COST_MAX_LISTS];  /* NULL if empty. */
+
+    /* The recording thread takes one of these, adds an event, and puts it
+     * back.  Whoever else takes one may keep it.  NULL if it is empty or has
+     * been taken. */
+    ATOMIC(struct cost_slowest *) slowest;
+    ATOMIC(struct cost_sketch *) keys[COST_MAX_LISTS];
 };
 
 /* What one thread records of one account.  Fits in a cache line. */
@@ -64,6 +66,8 @@ struct cost_recorder *cost_recorder_alloc(const struct cost_kind *,
 void cost_recorder_free(struct cost_recorder *);
 void cost_recorder_take_data(struct cost_recorder *);
 struct cost_slowest *cost_recorder_take_slowest(struct cost_recorder *);
+void cost_recorder_take_keys(struct cost_recorder *,
+                             struct cost_sketch *keys);
 void cost_recorder_reset_threshold(struct cost_recorder *);
 void cost_recorder_read(const struct cost_recorder *, struct cost_book *);
 uint64_t cost_recorder_activity(const struct cost_recorder *);

@@ -240,10 +240,6 @@ put_report(struct unixctl_worker_reply *reply,
         cost_json_begin(s, "accounts");
         ds_put_char(s, '[');
     }
-    for (size_t i = 0; i < all.n_kinds; i++) {
-        all.totals[i].n_accounts = all.deleted[i].n_accounts;
-        cost_book_add(&all.totals[i].book, &all.deleted[i].book);
-    }
     for (size_t i = 0; i < (all.n_kinds ? all.n : n); i++) {
         struct cost_reading reading;
 

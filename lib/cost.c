@@ -15,15 +15,14 @@ struct cost_account {
     const struct cost_kind *kind;
     char *name;
     char *datapath;                     /* Or NULL. */
-    size_t n_refs;                      /* Creator and readers.  Protected by
-                                         * 'accounts_mutex'. */
+    struct ovs_refcount ref_cnt;        /* Of the creator and readers. */
 
     /* Held by whoever reads what recorders have, too. */
     struct ovs_mutex mutex;
     struct cost_recorder **recorders OVS_GUARDED;
     size_t n_recorders OVS_GUARDED;
-    size_t allocated_recorders OVS_GUARDED;
-    struct cost_book exited OVS_GUARDED;  /* Of recorders that are gone. */
+    struct cost_book exited OVS_GUARDED;  /* Of recorders that are gone, and
+                                           * the keys of all. */
     uint64_t exited_activity OVS_GUARDED;  /* Of these. */
     struct cost_slow **slowest OVS_GUARDED;  /* Of all. */
     size_t n_slowest OVS_GUARDED;
@@ -41,8 +40,10 @@ struct cost_account {
 
 /* A kind that there is, or has been, an account of. */
 struct known_kind {
-    struct cost_sum deleted;            /* Of accounts that are destroyed. */
-    uint64_t since_tick;                /* The latest one before that. */
+    const struct cost_kind *kind;
+    struct cost_account *deleted;       /* Has, as "exited", the numbers of
+                                         * accounts that were destroyed. */
+    uint64_t n_deleted;                 /* Number of these. */
     long long int since_us;             /* When any account was cleared. */
 };
 
@@ -64,13 +65,25 @@ static atomic_uint64_t latest_tick = 0;
 
 /* Accounts. */
 
-static void
-sum_init(struct cost_sum *sum, const struct cost_kind *kind,
-         long long int since_us)
+/* Creates an account that nobody knows yet. */
+static struct cost_account *
+account_create(const struct cost_kind *kind, const char *name,
+               const char *datapath)
 {
-    sum->n_accounts = 0;
-    sum->since_us = since_us;
-    cost_book_init(&sum->book, kind);
+    struct cost_account *account = cost_alloc(sizeof *account);
+
+    account->kind = kind;
+    account->name = xstrdup(name);
+    account->datapath = nullable_xstrdup(kind->typed_names ? name : datapath);
+    ovs_refcount_init(&account->ref_cnt);
+    ovs_mutex_init(&account->mutex);
+    ovs_mutex_lock(&account->mutex);
+    cost_book_init(&account->exited, kind);
+    account->since_tick = cost_load(&latest_tick);
+    account->since_us = time_wall_usec();
+    account->since_ms = time_msec();
+    ovs_mutex_unlock(&account->mutex);
+    return account;
 }
 
 /* Returns what is known of 'kind', which remains valid while the lock is
@@ -82,17 +95,17 @@ get_kind(const struct cost_kind *kind)
     struct known_kind *known;
 
     for (size_t i = 0; i < n_known_kinds; i++) {
-        if (known_kinds[i].deleted.book.kind == kind) {
+        if (known_kinds[i].kind == kind) {
             return &known_kinds[i];
         }
     }
     known_kinds = xrealloc(known_kinds,
                            (n_known_kinds + 1) * sizeof *known_kinds);
     known = &known_kinds[n_known_kinds++];
-    memset(known, 0, sizeof *known);
-    known->since_tick = cost_load(&latest_tick);
+    known->kind = kind;
+    known->deleted = account_create(kind, "deleted", NULL);
+    known->n_deleted = 0;
     known->since_us = time_wall_usec();
-    sum_init(&known->deleted, kind, known->since_us);
     return known;
 }
 
@@ -105,7 +118,7 @@ struct cost_account *
 cost_account_create(const struct cost_kind *kind, const char *name,
                     const char *datapath)
 {
-    struct cost_account *account = cost_alloc(sizeof *account);
+    struct cost_account *account;
 
     ovs_assert(kind->n_stages <= COST_MAX_STAGES);
     ovs_assert(kind->n_counters <= COST_MAX_COUNTERS);
@@ -115,20 +128,9 @@ cost_account_create(const struct cost_kind *kind, const char *name,
     cost_clock_init();
     cost_config_register(kind->config);
 
-    account->kind = kind;
-    account->name = xstrdup(name);
-    account->datapath = nullable_xstrdup(kind->typed_names ? name : datapath);
-    account->n_refs = 1;
-    ovs_mutex_init(&account->mutex);
-
     /* With the lock, so that the next tick copies it. */
     ovs_mutex_lock(&accounts_mutex);
-    ovs_mutex_lock(&account->mutex);
-    cost_book_init(&account->exited, kind);
-    account->since_tick = cost_load(&latest_tick);
-    account->since_us = time_wall_usec();
-    account->since_ms = time_msec();
-    ovs_mutex_unlock(&account->mutex);
+    account = account_create(kind, name, datapath);
     ovs_list_push_back(&accounts, &account->list_node);
     get_kind(kind);
     ovs_mutex_unlock(&accounts_mutex);
@@ -157,9 +159,8 @@ account_drop(struct cost_account *account)
 
 static void
 account_unref(struct cost_account *account)
-    OVS_REQUIRES(accounts_mutex)
 {
-    if (!--account->n_refs) {
+    if (ovs_refcount_unref(&account->ref_cnt) == 1) {
         ovs_mutex_lock(&account->mutex);
         account_drop(account);
         cost_book_uninit(&account->exited);
@@ -246,6 +247,7 @@ remove_recorder(struct cost_account *account, size_t idx)
     struct cost_book book;
 
     take_slowest(account, cost_load(&latest_tick) + 1);
+    cost_recorder_take_keys(recorder, account->exited.keys);
     cost_book_init(&book, account->kind);
     cost_recorder_read(recorder, &book);
     cost_book_add(&account->exited, &book);
@@ -286,6 +288,7 @@ cost_account_remove_recorders(struct cost_account *account)
 void
 cost_account_destroy(struct cost_account *account)
 {
+    struct cost_account *deleted;
     struct known_kind *known;
 
     if (!account) {
@@ -298,10 +301,12 @@ cost_account_destroy(struct cost_account *account)
     ovs_mutex_lock(&account->mutex);
     remove_recorders(account);
     known = get_kind(account->kind);
-    known->deleted.n_accounts++;
-    cost_book_add(&known->deleted.book, &account->exited);
-    cost_window_pass(account, account->kind, account->since_tick,
-                     &account->exited);
+    known->n_deleted++;
+    deleted = known->deleted;
+    ovs_mutex_lock(&deleted->mutex);
+    cost_book_add(&deleted->exited, &account->exited);
+    cost_window_pass(account, deleted, account->since_tick, &account->exited);
+    ovs_mutex_unlock(&deleted->mutex);
     ovs_mutex_unlock(&account->mutex);
     account_unref(account);
     ovs_mutex_unlock(&accounts_mutex);
@@ -323,11 +328,9 @@ cost_recorder_create(struct cost_account *account, const char *thread)
     recorder->account = account;
     ovs_mutex_lock(&account->mutex);
     recorder->since_tick = cost_load(&latest_tick);
-    if (account->n_recorders >= account->allocated_recorders) {
-        account->recorders = x2nrealloc(account->recorders,
-                                        &account->allocated_recorders,
-                                        sizeof *account->recorders);
-    }
+    account->recorders = xrealloc(account->recorders,
+                                  (account->n_recorders + 1)
+                                  * sizeof *account->recorders);
     account->recorders[account->n_recorders++] = recorder;
     ovs_mutex_unlock(&account->mutex);
     return recorder;
@@ -411,7 +414,7 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
                             * sizeof *all->accounts);
     LIST_FOR_EACH (account, list_node, &accounts) {
         if (account_matches(account, kinds, n_kinds, name)) {
-            account->n_refs++;
+            ovs_refcount_ref(&account->ref_cnt);
             all->accounts[all->n++] = account;
         }
     }
@@ -420,21 +423,21 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
     all->totals = xmalloc(all->n_kinds * sizeof *all->totals);
     for (size_t i = 0; i < all->n_kinds; i++) {
         const struct known_kind *known = get_kind(kinds[i]);
-        bool whole = known->since_tick >= all->from.number;
         struct cost_sum *deleted = &all->deleted[i];
+        struct cost_sum *total = &all->totals[i];
+        struct cost_reading reading;
 
-        sum_init(&all->totals[i], kinds[i],
-                 whole ? known->since_us : all->from.us);
-        sum_init(deleted, kinds[i],
-                 whole ? known->deleted.since_us : all->from.us);
-        deleted->n_accounts = known->deleted.n_accounts;
-        cost_book_add(&deleted->book, &known->deleted.book);
-        if (!whole && !cost_window_subtract(kinds[i], false, &all->from,
-                                            &deleted->book)) {
-            /* The tick is being made. */
-            cost_book_uninit(&deleted->book);
-            cost_book_init(&deleted->book, kinds[i]);
+        deleted->n_accounts = total->n_accounts = known->n_deleted;
+        deleted->since_us = all->from.us;
+        cost_book_init(&deleted->book, kinds[i]);
+        cost_book_init(&total->book, kinds[i]);
+        if (cost_account_read(known->deleted, &all->from, &reading)) {
+            deleted->since_us = reading.since_us;
+            cost_book_add(&deleted->book, &reading.total);
+            cost_book_add(&total->book, &reading.total);
+            cost_reading_uninit(&reading);
         }
+        total->since_us = MAX(deleted->since_us, known->since_us);
     }
     ovs_mutex_unlock(&accounts_mutex);
     qsort(all->accounts, all->n, sizeof *all->accounts, compare_accounts);
@@ -444,11 +447,9 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
 void
 cost_accounts_put(struct cost_accounts *all)
 {
-    ovs_mutex_lock(&accounts_mutex);
     for (size_t i = 0; i < all->n; i++) {
         account_unref(all->accounts[i]);
     }
-    ovs_mutex_unlock(&accounts_mutex);
     free(all->accounts);
     for (size_t i = 0; i < all->n_kinds; i++) {
         cost_book_uninit(&all->deleted[i].book);
@@ -464,15 +465,28 @@ cost_account_name(const struct cost_account *account)
     return account->name;
 }
 
-/* Makes 'book' what 'owner' has counted since '*from', if 'since_tick', when
- * it began, is before that, or, if 'later', since the first tick after it that
- * is known, which '*from' becomes.  Returns false if there is none. */
-static bool
-make_window(const void *owner, uint64_t since_tick, bool later,
-            struct cost_tick *from, struct cost_book *book)
+/* Returns the owner of copies of thread 'i' of 'account': of a recorder, or, if
+ * there are not so many, of those that are gone. */
+static const void *
+thread_owner(const struct cost_account *account, size_t i)
+    OVS_REQUIRES(account->mutex)
 {
-    return (since_tick >= from->number
-            || cost_window_subtract(owner, later, from, book));
+    return (i < account->n_recorders ? (const void *) account->recorders[i]
+            : &account->exited);
+}
+
+/* Adds the numbers of thread 'i' of 'account' to 'book'.  The keys of all
+ * threads are among the numbers of the last one. */
+static void
+read_thread(struct cost_account *account, size_t i, struct cost_book *book)
+    OVS_REQUIRES(account->mutex)
+{
+    if (i < account->n_recorders) {
+        cost_recorder_take_keys(account->recorders[i], account->exited.keys);
+        cost_recorder_read(account->recorders[i], book);
+    } else {
+        cost_book_add(book, &account->exited);
+    }
 }
 
 /* Reads 'account' into 'reading', and only what happened since 'from', from
@@ -493,7 +507,7 @@ cost_account_read(struct cost_account *account, const struct cost_tick *from,
 {
     const struct cost_kind *kind = account->kind;
     struct cost_tick tick = *from;
-    struct cost_thread_book *thread;
+    size_t n;
     bool known;
 
     reading->kind = kind;
@@ -502,42 +516,37 @@ cost_account_read(struct cost_account *account, const struct cost_tick *from,
     cost_book_init(&reading->total, kind);
 
     ovs_mutex_lock(&account->mutex);
-    reading->threads = xmalloc((account->n_recorders + 1)
-                               * sizeof *reading->threads);
-    for (size_t i = 0; i <= account->n_recorders; i++) {
-        thread = &reading->threads[i];
+    n = account->n_recorders + 1;
+    reading->threads = xmalloc(n * sizeof *reading->threads);
+    for (size_t i = 0; i < n; i++) {
+        struct cost_thread_book *thread = &reading->threads[i];
+
         cost_book_init(&thread->book, kind);
-        if (i < account->n_recorders) {
-            ovs_strlcpy(thread->name, account->recorders[i]->thread,
-                        sizeof thread->name);
-            cost_recorder_read(account->recorders[i], &thread->book);
-        } else {
-            ovs_strlcpy(thread->name, "exited", sizeof thread->name);
-            cost_book_add(&thread->book, &account->exited);
-        }
+        read_thread(account, i, &thread->book);
+        ovs_strlcpy(thread->name, (i < n - 1 ? account->recorders[i]->thread
+                                   : "exited"), sizeof thread->name);
         cost_book_add(&reading->total, &thread->book);
     }
 
-    known = make_window(account, account->since_tick, true, &tick,
-                        &reading->total);
-    if (account->since_tick >= tick.number) {
+    known = account->since_tick >= tick.number;
+    if (known) {
         tick.number = 0;
+    } else {
+        known = cost_window_subtract(account, true, &tick, &reading->total);
     }
     reading->n_threads = 0;
-    for (size_t i = 0; i <= account->n_recorders; i++) {
-        const struct cost_recorder *recorder
-            = i < account->n_recorders ? account->recorders[i] : NULL;
+    for (size_t i = 0; i < n; i++) {
+        struct cost_thread_book *thread = &reading->threads[i];
+        uint64_t since_tick = i < n - 1 ? account->recorders[i]->since_tick
+                                        : 0;
 
-        thread = &reading->threads[i];
-        if (!recorder) {
-            cost_window_subtract(&account->exited, false, &tick,
-                                 &thread->book);
-        } else if (!make_window(recorder, recorder->since_tick, false, &tick,
-                                &thread->book)) {
+        if (since_tick >= tick.number
+            || cost_window_subtract(thread_owner(account, i), false, &tick,
+                                    &thread->book)) {
+            reading->threads[reading->n_threads++] = *thread;
+        } else {
             cost_book_uninit(&thread->book);
-            continue;
         }
-        reading->threads[reading->n_threads++] = *thread;
     }
 
     reading->cleared = account->cleared;
@@ -602,31 +611,29 @@ account_copy(struct cost_account *account, uint64_t tick, size_t *n_recorders)
     bool active;
 
     ovs_mutex_lock(&account->mutex);
-    active = account->recent || !cost_window_repeat(account);
     if (account->recent) {
         take_slowest(account, tick);
     }
+    active = account->recent || !cost_window_repeat(account);
     cost_book_init(&total, account->kind);
-    for (size_t i = 0; i < account->n_recorders; i++) {
-        const struct cost_recorder *recorder = account->recorders[i];
-        bool copy = *n_recorders > 0;
+    for (size_t i = 0; i <= account->n_recorders; i++) {
+        const void *owner = thread_owner(account, i);
+        bool copy = i == account->n_recorders || *n_recorders > 0;
 
-        *n_recorders -= copy;
-        if (active || (copy && !cost_window_repeat(recorder))) {
+        *n_recorders -= copy && i < account->n_recorders;
+        if (active || (copy && !cost_window_repeat(owner))) {
             struct cost_book book;
 
             cost_book_init(&book, account->kind);
-            cost_recorder_read(recorder, &book);
+            read_thread(account, i, &book);
             cost_book_add(&total, &book);
             if (copy) {
-                cost_window_copy(recorder, &book);
+                cost_window_copy(owner, &book);
             }
             cost_book_uninit(&book);
         }
     }
-    cost_window_copy(&account->exited, &account->exited);
     if (active) {
-        cost_book_add(&total, &account->exited);
         cost_window_copy(account, &total);
     }
     cost_book_uninit(&total);
@@ -677,10 +684,13 @@ cost_accounts_copy(void)
     cost_tick_begin(&latest);
     cost_store(&latest_tick, tick);
     for (size_t i = 0; i < n_known_kinds; i++) {
-        const struct cost_sum *deleted = &known_kinds[i].deleted;
-        const struct cost_kind *kind = deleted->book.kind;
+        const struct cost_kind *kind = known_kinds[i].kind;
+        struct cost_account *deleted = known_kinds[i].deleted;
 
-        cost_window_copy(kind, &deleted->book);
+        ovs_mutex_lock(&deleted->mutex);
+        cost_window_copy(deleted, &deleted->exited);
+        cost_window_copy(&deleted->exited, &deleted->exited);
+        ovs_mutex_unlock(&deleted->mutex);
         ovs_mutex_unlock(&accounts_mutex);
         kind_copy(kind, tick);
         ovs_mutex_lock(&accounts_mutex);
@@ -705,7 +715,10 @@ cost_reading_uninit(struct cost_reading *reading)
 
 static void
 account_clear(struct cost_account *account)
+    OVS_REQUIRES(accounts_mutex)
 {
+    struct known_kind *known = get_kind(account->kind);
+
     ovs_mutex_lock(&account->mutex);
     for (size_t i = 0; i < account->n_recorders; i++) {
         cost_recorder_take_data(account->recorders[i]);
@@ -715,6 +728,7 @@ account_clear(struct cost_account *account)
     account->since_tick = cost_load(&latest_tick);
     account->since_us = MAX(time_wall_usec(), account->since_us + 1);
     account->since_ms = time_msec();
+    known->since_us = MAX(account->since_us, known->since_us + 1);
     ovs_mutex_unlock(&account->mutex);
 }
 
@@ -726,34 +740,19 @@ cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
                     const char *name)
 {
     struct cost_accounts all;
-    long long int now_us;
     size_t n;
 
     cost_accounts_get(kinds, n_kinds, name, 0, &all);
     n = all.n;
+    ovs_mutex_lock(&accounts_mutex);
     for (size_t i = 0; i < n; i++) {
         account_clear(all.accounts[i]);
     }
-
-    now_us = time_wall_usec();
-    ovs_mutex_lock(&accounts_mutex);
-    for (size_t i = 0; i < n_kinds; i++) {
+    for (size_t i = 0; i < all.n_kinds; i++) {
         struct known_kind *known = get_kind(kinds[i]);
-        bool cleared = !name;
 
-        if (!name) {
-            cost_book_uninit(&known->deleted.book);
-            cost_window_forget(kinds[i]);
-            known->since_tick = cost_load(&latest_tick);
-            sum_init(&known->deleted, kinds[i],
-                     MAX(now_us, known->deleted.since_us + 1));
-        }
-        for (size_t j = 0; j < n && !cleared; j++) {
-            cleared = all.accounts[j]->kind == kinds[i];
-        }
-        if (cleared) {
-            known->since_us = MAX(now_us, known->since_us + 1);
-        }
+        account_clear(known->deleted);
+        known->n_deleted = 0;
     }
     ovs_mutex_unlock(&accounts_mutex);
     cost_accounts_put(&all);

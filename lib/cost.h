@@ -136,8 +136,8 @@ struct cost_accounts {
                                          * unless its number is 0. */
 
     /* If all accounts were wanted, for each of 'n_kinds' kinds: the sum of
-     * those that have been destroyed, and an empty one for the caller, whose
-     * 'since_us' is that of a sum of all accounts. */
+     * those that have been destroyed, and the same for the caller to add
+     * others to, whose 'since_us' is that of a sum of all accounts. */
     struct cost_sum *deleted;
     struct cost_sum *totals;
     size_t n_kinds;

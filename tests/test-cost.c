@@ -69,8 +69,12 @@ get_details(const struct cost_span *span OVS_UNUSED, uint64_t *details)
     .n_details = 2,                             \
     .get_details = get_details
 
+enum { N_KEYS = 7 };
+static const struct cost_list list = { .name = "key", .max = 2 * N_KEYS };
+
 static const struct cost_kind kind = {
-    KIND("event", COST_MAX_SLOWEST), .typed_names = true
+    KIND("event", COST_MAX_SLOWEST), .typed_names = true,
+    .lists = &list, .n_lists = 1,
 };
 static const struct cost_kind *const kinds[] = { &kind };
 
@@ -114,6 +118,9 @@ record(struct cost_recorder *recorder, size_t class, uint64_t number)
     cost_outcome(recorder->kind, number % 2 ? BAD : GOOD);
     if (span.recorder && span.sampled) {
         cost_entry_add(&span.entry, NUMBER, number);
+        span.who[0] = (struct cost_who) {
+            .id = 1 + number % N_KEYS, .name = "key",
+        };
     }
     cost_span_end(&span, 0, SECOND, class);
 }
@@ -199,6 +206,20 @@ check_book(const struct cost_book *book)
         ovs_assert(total - first - second <= 2 * n);
         cost_block_destroy(block);
     }
+}
+
+/* Each event is counted for its key. */
+static void
+check_keys(const struct cost_book *book)
+{
+    const struct cost_sketch *keys = &book->keys[0];
+    uint64_t n = 0;
+
+    ovs_assert(keys->n == N_KEYS);
+    for (size_t i = 0; i < keys->n; i++) {
+        n += keys->rows[i].events;
+    }
+    ovs_assert(n == cost_book_events(book, COST_ALL_CLASSES));
 }
 
 /* A slow event is what it was. */
@@ -309,6 +330,7 @@ check_concurrent_read(struct cost_account *account)
     r = read_slowest(kinds);
     ovs_assert(cost_block_events(r->sum) == N_WRITERS * N_EVENTS);
     check_book(&r->reading.total);
+    check_keys(&r->reading.total);
     ovs_assert(r->reading.n_slowest == COST_MAX_SLOWEST);
     check_slow(&r->reading);
     read_free(r);
@@ -339,6 +361,7 @@ check_thread_exit(struct cost_account *account)
     ovs_assert(r->reading.n_slowest == COST_MAX_SLOWEST);
     ovs_assert(cost_block_events(r->sum) == N_ROUNDS * N_WRITERS * N_EVENTS);
     check_book(&r->reading.total);
+    check_keys(&r->reading.total);
     check_slow(&r->reading);
     read_free(r);
 }
