@@ -21,8 +21,12 @@ static ATOMIC(cost_breach_cb *) breach_cb;
 /* No event is of its class. */
 #define NO_CLASS UINT32_MAX
 
-/* Stands for that of a recorder that has recorded nothing. */
-static struct cost_data no_data = { .latest_class = NO_CLASS };
+/* Stand for those of a recorder that has recorded nothing. */
+static struct cost_classes no_classes;
+static struct cost_data no_data = {
+    .latest_class = NO_CLASS,
+    .classes = OVSRCU_INITIALIZER(&no_classes),
+};
 
 /* Data. */
 
@@ -51,7 +55,9 @@ data_destroy(struct cost_data *data)
         cost_block_destroy(ovsrcu_get(struct cost_block *,
                                       &classes->blocks[i]));
     }
-    free(classes);
+    if (classes->n) {
+        free(classes);
+    }
     cost_slowest_destroy(atomic_exchange(&data->slowest, NULL));
     for (size_t i = 0; i < COST_MAX_LISTS; i++) {
         sketch_destroy(atomic_exchange(&data->keys[i], NULL));
@@ -122,7 +128,7 @@ cost_recorder_read(const struct cost_recorder *recorder,
                                               &recorder->data);
     const struct cost_classes *classes = data_classes(data);
 
-    for (size_t i = 0; classes && i < classes->n; i++) {
+    for (size_t i = 0; i < classes->n; i++) {
         const struct cost_block *block = ovsrcu_get(struct cost_block *,
                                                     &classes->blocks[i]);
 
@@ -143,7 +149,7 @@ cost_recorder_activity(const struct cost_recorder *recorder)
     const struct cost_classes *classes = data_classes(data);
     uint64_t sum = 0;
 
-    for (size_t i = 0; classes && i < classes->n; i++) {
+    for (size_t i = 0; i < classes->n; i++) {
         const struct cost_block *block = ovsrcu_get(struct cost_block *,
                                                     &classes->blocks[i]);
 
@@ -209,19 +215,13 @@ static struct cost_classes *
 data_grow_classes(struct cost_data *data, size_t idx)
 {
     struct cost_classes *old = data_classes(data);
-    size_t n_old = old ? old->n : 0;
-    struct cost_classes *new;
+    struct cost_classes *new = xzalloc(sizeof *new
+                                       + (idx + 1) * sizeof new->blocks[0]);
 
-    new = xmalloc(sizeof *new + (idx + 1) * sizeof new->blocks[0]);
     new->n = idx + 1;
-    for (size_t i = 0; i < new->n; i++) {
-        ovsrcu_init(&new->blocks[i],
-                    (i < n_old ? ovsrcu_get_protected(struct cost_block *,
-                                                      &old->blocks[i])
-                     : NULL));
-    }
+    memcpy(new->blocks, old->blocks, old->n * sizeof new->blocks[0]);
     ovsrcu_set(&data->classes, new);
-    if (old) {
+    if (old->n) {
         ovsrcu_postpone(free, old);
     }
     return new;
@@ -237,7 +237,7 @@ recorder_data(struct cost_recorder *recorder)
     if (OVS_UNLIKELY(data == &no_data)) {
         data = cost_alloc(sizeof *data);
         data->latest_class = NO_CLASS;
-        data_grow_classes(data, 0);
+        ovsrcu_init(&data->classes, &no_classes);
         ovsrcu_set(&recorder->data, data);
     }
     return data;

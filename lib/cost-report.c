@@ -266,9 +266,6 @@ put_report(struct unixctl_worker_reply *reply,
 
             if (total->book.kind == reading.kind) {
                 total->n_accounts++;
-                if (reading.cleared) {
-                    total->since_us = MAX(total->since_us, reading.since_us);
-                }
                 cost_book_add(&total->book, &reading.total);
             }
         }

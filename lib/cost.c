@@ -23,17 +23,17 @@ struct cost_account {
     size_t n_recorders OVS_GUARDED;
     struct cost_book exited OVS_GUARDED;  /* Of recorders that are gone, and
                                            * the keys of all. */
-    uint64_t exited_activity OVS_GUARDED;  /* Of these. */
     struct cost_slow **slowest OVS_GUARDED;  /* Of all. */
     size_t n_slowest OVS_GUARDED;
-    uint64_t activity OVS_GUARDED;      /* At the latest tick. */
+    uint64_t activity OVS_GUARDED;      /* Of recorders, at the latest tick,
+                                         * minus that of recorders that have
+                                         * gone since. */
 
     /* Used by the thread that makes ticks only. */
     uint64_t recent;                    /* Activity before the latest one. */
     bool copied;                        /* At the latest one? */
 
     uint64_t since_tick OVS_GUARDED;    /* The latest one at... */
-    bool cleared OVS_GUARDED;
     long long int since_us OVS_GUARDED; /* ...the latest clear. */
     long long int since_ms OVS_GUARDED; /* Same, time_msec(). */
 };
@@ -145,7 +145,7 @@ account_drop(struct cost_account *account)
 {
     cost_book_uninit(&account->exited);
     cost_book_init(&account->exited, account->kind);
-    account->exited_activity = account->activity = 0;
+    account->activity = 0;
     while (account->n_slowest) {
         cost_slow_destroy(account->kind,
                           account->slowest[--account->n_slowest]);
@@ -251,7 +251,7 @@ remove_recorder(struct cost_account *account, size_t idx)
     cost_book_init(&book, account->kind);
     cost_recorder_read(recorder, &book);
     cost_book_add(&account->exited, &book);
-    account->exited_activity += cost_recorder_activity(recorder);
+    account->activity -= cost_recorder_activity(recorder);
     cost_window_pass(recorder, &account->exited,
                      MAX(recorder->since_tick, account->since_tick), &book);
     cost_window_forget(recorder);
@@ -549,7 +549,6 @@ cost_account_read(struct cost_account *account, const struct cost_tick *from,
         }
     }
 
-    reading->cleared = account->cleared;
     reading->since_us = tick.number ? tick.us : account->since_us;
     reading->elapsed_ms = (time_msec()
                            - (tick.number ? tick.ms : account->since_ms));
@@ -588,10 +587,9 @@ compare_active(const void *a_, const void *b_)
 static void
 update_activity(struct cost_account *account)
 {
-    uint64_t activity;
+    uint64_t activity = 0;
 
     ovs_mutex_lock(&account->mutex);
-    activity = account->exited_activity;
     for (size_t i = 0; i < account->n_recorders; i++) {
         activity += cost_recorder_activity(account->recorders[i]);
         cost_recorder_reset_threshold(account->recorders[i]);
@@ -724,7 +722,6 @@ account_clear(struct cost_account *account)
         cost_recorder_take_data(account->recorders[i]);
     }
     account_drop(account);
-    account->cleared = true;
     account->since_tick = cost_load(&latest_tick);
     account->since_us = MAX(time_wall_usec(), account->since_us + 1);
     account->since_ms = time_msec();

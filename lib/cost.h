@@ -65,8 +65,9 @@ struct simap;
  * A recorder that is destroyed leaves its numbers behind, in a book named
  * "exited", and an account that is destroyed, with the recorders that it still
  * has, in those that cost_accounts_get() has for deleted ones.  The slowest
- * events move to the account with each tick, before they are read, and when a
- * thread exits.  Those of deleted accounts are not shown.
+ * events, and the keys, move to the account with each tick, before they are
+ * read, and when a thread exits.  The slowest events of deleted accounts are
+ * not shown.
  *
  * Clearing an account takes the data away from its recorders; what is recorded
  * next is new data, an event in progress with it.  "exited" is emptied, and an
@@ -104,7 +105,6 @@ struct cost_reading {
     const char *name;
     const char *datapath;               /* That its object is in, or is, or
                                          * NULL. */
-    bool cleared;                       /* Since it was created? */
     long long int since_us;             /* Time of day of the latest clear, or
                                          * of its creation, us since the
                                          * Epoch. */
