@@ -4,7 +4,6 @@
 
 #include "cost-book.h"
 
-#include "timeval.h"
 #include "util.h"
 
 /* Blocks. */
@@ -263,19 +262,26 @@ slow_size(const struct cost_kind *kind)
             + (kind->n_stages + kind->n_details) * sizeof(uint64_t));
 }
 
+/* Returns a new event of 'kind', of which nothing is known. */
 struct cost_slow *
-cost_slow_clone(const struct cost_kind *kind, const struct cost_slow *src)
+cost_slow_create(const struct cost_kind *kind)
 {
     struct cost_slow *slow = cost_alloc(slow_size(kind));
 
-    memcpy(slow, src, slow_size(kind));
+    slow->kind = kind;
     return slow;
 }
 
-void
-cost_slow_destroy(const struct cost_kind *kind, struct cost_slow *slow)
+struct cost_slow *
+cost_slow_clone(const struct cost_slow *src)
 {
-    cost_free(slow, slow_size(kind));
+    return memcpy(cost_slow_create(src->kind), src, slow_size(src->kind));
+}
+
+void
+cost_slow_destroy(struct cost_slow *slow)
+{
+    cost_free(slow, slow_size(slow->kind));
 }
 
 /* Compares pointers to events, for qsort(): the slowest one first; of equals,
@@ -289,85 +295,4 @@ cost_slow_compare(const void *a_, const void *b_)
     return (a->total_ns != b->total_ns ? (a->total_ns < b->total_ns ? 1 : -1)
             : a->when_us != b->when_us ? (a->when_us < b->when_us ? -1 : 1)
             : 0);
-}
-
-static size_t
-slowest_size(const struct cost_kind *kind)
-{
-    return (sizeof(struct cost_slowest)
-            + kind->n_slowest * sizeof(struct cost_slow *));
-}
-
-/* Returns an empty list for the slowest events of a thread. */
-struct cost_slowest *
-cost_slowest_create(const struct cost_kind *kind)
-{
-    struct cost_slowest *slowest = cost_alloc(slowest_size(kind));
-
-    slowest->kind = kind;
-    return slowest;
-}
-
-/* Frees 'slowest', which may be NULL. */
-void
-cost_slowest_destroy(struct cost_slowest *slowest)
-{
-    if (slowest) {
-        for (size_t i = 0; i < slowest->n; i++) {
-            cost_slow_destroy(slowest->kind, slowest->slow[i]);
-        }
-        cost_free(slowest, slowest_size(slowest->kind));
-    }
-}
-
-/* Returns the time that an event has to exceed to get into 'slowest'. */
-uint64_t
-cost_slowest_min(const struct cost_slowest *slowest)
-{
-    return (slowest->n < slowest->kind->n_slowest ? 0
-            : slowest->n ? slowest->slow[slowest->n - 1]->total_ns
-            : UINT64_MAX);
-}
-
-/* Puts 'entry', of 'thread', unless it is too fast, among 'slowest', with
- * 'cause' and the details of 'span', or NULL, in the thread that records.
- * Returns true if 'entry' is there. */
-bool
-cost_slowest_insert(struct cost_slowest *slowest, const char *thread,
-                    const struct cost_entry *entry, enum cost_cause cause,
-                    const struct cost_span *span)
-{
-    const struct cost_kind *kind = slowest->kind;
-    uint64_t total_ns = entry->stages[cost_kind_total(kind)];
-    struct cost_slow *slow;
-    size_t place;
-
-    if (total_ns <= cost_slowest_min(slowest)) {
-        return false;
-    }
-    if (slowest->n < kind->n_slowest) {
-        slowest->slow[slowest->n++] = cost_alloc(slow_size(kind));
-    }
-    slow = slowest->slow[slowest->n - 1];
-    slow->total_ns = total_ns;
-    slow->excluded_ns = entry->excluded_ns;
-    slow->when_us = time_wall_usec();
-    slow->cause = cause;
-    slow->class = entry->class;
-    slow->known = entry->known;
-    ovs_strlcpy(slow->thread, thread, sizeof slow->thread);
-    for (size_t i = 0; i < kind->n_stages; i++) {
-        slow->stages[i] = entry->known & (1u << i) ? entry->stages[i] : 0;
-    }
-    memset(&slow->stages[kind->n_stages], 0,
-           kind->n_details * sizeof slow->stages[0]);
-    if (span && kind->get_details) {
-        kind->get_details(span, &slow->stages[kind->n_stages]);
-    }
-    for (place = slowest->n - 1;
-         place && total_ns > slowest->slow[place - 1]->total_ns; place--) {
-        slowest->slow[place] = slowest->slow[place - 1];
-    }
-    slowest->slow[place] = slow;
-    return true;
 }

@@ -20,7 +20,7 @@
  * see cost-recorder.h.  A book is always a copy, a sum or a difference of such
  * blocks.
  *
- * The slowest events of a thread are in a 'struct cost_slowest'.
+ * A 'struct cost_slow' is one of the slowest events.
  *
  *
  * Thread-safety
@@ -33,8 +33,7 @@
  * without their counters, and has the rest of them next time.
  *
  * A list of the slowest events is plain data, too.  It belongs to whoever has
- * taken it from its recorder: the recording thread, which puts it back, or a
- * reader. */
+ * taken it from its recorder, see cost-recorder.h. */
 
 /* An event that has been measured. */
 struct cost_entry {
@@ -73,6 +72,9 @@ struct cost_book {
 
 /* One of the slowest events. */
 struct cost_slow {
+    const struct cost_kind *kind;
+    struct cost_slow *next;             /* In the list of a recorder: the one
+                                         * that took longer, or NULL. */
     uint64_t total_ns;
     uint64_t excluded_ns;               /* As in struct cost_entry. */
     uint64_t when_us;                   /* Time of day when it ended. */
@@ -84,13 +86,6 @@ struct cost_slow {
     char thread[COST_NAME_MAX];
     uint64_t stages[];                  /* kind->n_stages, and then
                                          * kind->n_details. */
-};
-
-/* The slowest events of a thread. */
-struct cost_slowest {
-    const struct cost_kind *kind;
-    size_t n;
-    struct cost_slow *slow[];           /* kind->n_slowest. */
 };
 
 /* Blocks. */
@@ -113,15 +108,9 @@ struct cost_block *cost_book_sum(const struct cost_book *, size_t class);
 uint64_t cost_book_events(const struct cost_book *, size_t class);
 
 /* The slowest. */
-struct cost_slowest *cost_slowest_create(const struct cost_kind *);
-void cost_slowest_destroy(struct cost_slowest *);
-bool cost_slowest_insert(struct cost_slowest *, const char *thread,
-                         const struct cost_entry *, enum cost_cause,
-                         const struct cost_span *);
-uint64_t cost_slowest_min(const struct cost_slowest *);
-struct cost_slow *cost_slow_clone(const struct cost_kind *,
-                                  const struct cost_slow *);
-void cost_slow_destroy(const struct cost_kind *, struct cost_slow *);
+struct cost_slow *cost_slow_create(const struct cost_kind *);
+struct cost_slow *cost_slow_clone(const struct cost_slow *);
+void cost_slow_destroy(struct cost_slow *);
 int cost_slow_compare(const void *, const void *);
 
 /* Adds 'n', nanoseconds or a number, to 'stage' of 'entry'. */

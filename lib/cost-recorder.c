@@ -58,7 +58,11 @@ data_destroy(struct cost_data *data)
     if (classes->n) {
         free(classes);
     }
-    cost_slowest_destroy(atomic_exchange(&data->slowest, NULL));
+    for (struct cost_slow *slow = atomic_exchange(&data->slowest, NULL), *next;
+         slow; slow = next) {
+        next = slow->next;
+        cost_slow_destroy(slow);
+    }
     for (size_t i = 0; i < COST_MAX_LISTS; i++) {
         sketch_destroy(atomic_exchange(&data->keys[i], NULL));
     }
@@ -80,11 +84,11 @@ cost_recorder_take_data(struct cost_recorder *recorder)
 /* Takes the list of the slowest events away from 'recorder', for the caller to
  * free.  Returns NULL if it is empty, or its thread is just adding an event.
  * The calling thread must not be quiescent. */
-struct cost_slowest *
+struct cost_slow *
 cost_recorder_take_slowest(struct cost_recorder *recorder)
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
-    struct cost_slowest *slowest = atomic_exchange(&data->slowest, NULL);
+    struct cost_slow *slowest = atomic_exchange(&data->slowest, NULL);
 
     cost_recorder_reset_threshold(recorder);
     return slowest;
@@ -297,6 +301,55 @@ get_cause(const struct cost_kind *kind, const struct cost_entry *entry)
     return cause_cb(event_ns, age_ns);
 }
 
+/* Puts 'entry', with 'cause' and the details of 'span', or NULL, into '*list'
+ * of the slowest events of 'recorder', unless it is too fast.  Returns the time
+ * that an event has to exceed to get there. */
+static uint64_t
+insert_slow(struct cost_recorder *recorder, struct cost_slow **list,
+            const struct cost_entry *entry, enum cost_cause cause,
+            const struct cost_span *span)
+{
+    const struct cost_kind *kind = recorder->kind;
+    uint64_t total_ns = entry->stages[cost_kind_total(kind)];
+    struct cost_slow **place = list, *slow;
+    size_t n = 1;
+
+    for (slow = *list; slow; slow = slow->next) {
+        n++;
+    }
+    if (n <= kind->n_slowest) {
+        slow = cost_slow_create(kind);
+    } else if (*list && total_ns > (*list)->total_ns) {
+        slow = *list;
+        *list = slow->next;
+    } else {
+        return *list ? (*list)->total_ns : UINT64_MAX;
+    }
+
+    slow->total_ns = total_ns;
+    slow->excluded_ns = entry->excluded_ns;
+    slow->when_us = time_wall_usec();
+    slow->cause = cause;
+    slow->class = entry->class;
+    slow->known = entry->known;
+    ovs_strlcpy(slow->thread, recorder->thread, sizeof slow->thread);
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        slow->stages[i] = entry->known & (1u << i) ? entry->stages[i] : 0;
+    }
+    memset(&slow->stages[kind->n_stages], 0,
+           kind->n_details * sizeof slow->stages[0]);
+    if (span && kind->get_details) {
+        kind->get_details(span, &slow->stages[kind->n_stages]);
+    }
+    while (*place && (*place)->total_ns < total_ns) {
+        place = &(*place)->next;
+    }
+    slow->next = *place;
+    *place = slow;
+    recorder->n_watch = N_WATCH;
+    return n < kind->n_slowest ? 0 : (*list)->total_ns;
+}
+
 /* Puts 'entry' among the slowest of 'recorder', and counts it as slow if it is
  * to be logged. */
 static void COST_COLD
@@ -306,7 +359,8 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
     uint64_t total_ns = entry->stages[cost_kind_total(recorder->kind)];
     uint64_t log_ns = cost_load(&recorder->kind->config->log_ns);
     enum cost_cause cause = get_cause(recorder->kind, entry);
-    struct cost_slowest *slowest;
+    struct cost_slow *slowest;
+    uint64_t least_ns;
 
     if (log_ns && total_ns > log_ns) {
         cost_breach_cb *cb;
@@ -319,14 +373,8 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
     }
 
     slowest = atomic_exchange(&data->slowest, NULL);
-    if (!slowest) {
-        slowest = cost_slowest_create(recorder->kind);
-    }
-    if (cost_slowest_insert(slowest, recorder->thread, entry, cause, span)) {
-        recorder->n_watch = N_WATCH;
-    }
-    cost_store(&data->threshold_ns, MIN(cost_slowest_min(slowest),
-                                        log_ns ? log_ns : UINT64_MAX));
+    least_ns = insert_slow(recorder, &slowest, entry, cause, span);
+    cost_store(&data->threshold_ns, log_ns ? MIN(least_ns, log_ns) : least_ns);
     atomic_store_explicit(&data->slowest, slowest, memory_order_release);
 }
 

@@ -39,7 +39,7 @@ struct cost_data {
     /* The recording thread takes one of these, adds an event, and puts it
      * back.  Whoever else takes one may keep it.  NULL if it is empty or has
      * been taken. */
-    ATOMIC(struct cost_slowest *) slowest;
+    ATOMIC(struct cost_slow *) slowest;  /* The fastest one first. */
     ATOMIC(struct cost_sketch *) keys[COST_MAX_LISTS];
 };
 
@@ -65,7 +65,7 @@ struct cost_recorder *cost_recorder_alloc(const struct cost_kind *,
                                           const char *thread);
 void cost_recorder_free(struct cost_recorder *);
 void cost_recorder_take_data(struct cost_recorder *);
-struct cost_slowest *cost_recorder_take_slowest(struct cost_recorder *);
+struct cost_slow *cost_recorder_take_slowest(struct cost_recorder *);
 void cost_recorder_take_keys(struct cost_recorder *,
                              struct cost_sketch *keys);
 void cost_recorder_reset_threshold(struct cost_recorder *);

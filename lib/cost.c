@@ -147,8 +147,7 @@ account_drop(struct cost_account *account)
     cost_book_init(&account->exited, account->kind);
     account->activity = 0;
     while (account->n_slowest) {
-        cost_slow_destroy(account->kind,
-                          account->slowest[--account->n_slowest]);
+        cost_slow_destroy(account->slowest[--account->n_slowest]);
     }
     cost_window_forget(account);
     cost_window_forget(&account->exited);
@@ -186,19 +185,16 @@ take_slowest(struct cost_account *account, uint64_t tick)
     struct cost_slow **all;
 
     for (size_t i = 0; i < account->n_recorders; i++) {
-        struct cost_slowest *new
+        struct cost_slow *slow
             = cost_recorder_take_slowest(account->recorders[i]);
 
-        if (new) {
-            account->slowest = xrealloc(account->slowest,
-                                        (n_all + new->n) * sizeof *all);
-            while (new->n) {
-                struct cost_slow *slow = new->slow[--new->n];
-
-                slow->tick = tick;
-                account->slowest[n_all++] = slow;
-            }
-            cost_slowest_destroy(new);
+        if (slow) {
+            account->slowest = xrealloc(
+                account->slowest, (n_all + kind->n_slowest) * sizeof *all);
+        }
+        for (; slow; slow = slow->next) {
+            slow->tick = tick;
+            account->slowest[n_all++] = slow;
         }
     }
     all = account->slowest;
@@ -221,7 +217,7 @@ take_slowest(struct cost_account *account, uint64_t tick)
                 && tick - slow->tick <= COST_TICKS_MAX)) {
             all[n++] = slow;
         } else {
-            cost_slow_destroy(kind, slow);
+            cost_slow_destroy(slow);
         }
     }
     account->n_slowest = n;
@@ -558,7 +554,7 @@ cost_account_read(struct cost_account *account, const struct cost_tick *from,
         if (account->slowest[i]->tick > tick.number
             && reading->n_slowest < kind->n_slowest) {
             reading->slowest[reading->n_slowest++]
-                = cost_slow_clone(kind, account->slowest[i]);
+                = cost_slow_clone(account->slowest[i]);
         }
     }
     ovs_mutex_unlock(&account->mutex);
@@ -705,7 +701,7 @@ cost_reading_uninit(struct cost_reading *reading)
     }
     free(reading->threads);
     for (size_t i = 0; i < reading->n_slowest; i++) {
-        cost_slow_destroy(reading->kind, reading->slowest[i]);
+        cost_slow_destroy(reading->slowest[i]);
     }
     free(reading->slowest);
     cost_book_uninit(&reading->total);
