@@ -45,9 +45,9 @@
  * =============
  *
  * One thread at a time may write, with relaxed stores.  Others that are not
- * quiescent (see ovs-rcu.h) may read at the same time, with relaxed loads: they
- * may see part of the latest value, such as its bucket without its sum, and
- * see the rest of it next time. */
+ * quiescent (see ovs-rcu.h) may read at the same time, with relaxed loads:
+ * they may see part of the latest value, such as its bucket without its sum,
+ * and see the rest of it next time. */
 
 #define COST_HIST_SCALE 3                  /* log2 of buckets per doubling. */
 #define COST_HIST_MIN_EXP -30              /* Lowest edge, 2**-30 s. */

@@ -302,8 +302,8 @@ get_cause(const struct cost_kind *kind, const struct cost_entry *entry)
 }
 
 /* Puts 'entry', with 'cause' and the details of 'span', or NULL, into '*list'
- * of the slowest events of 'recorder', unless it is too fast.  Returns the time
- * that an event has to exceed to get there. */
+ * of the slowest events of 'recorder', unless it is too fast.  Returns the
+ * time that an event has to exceed to get there. */
 static uint64_t
 insert_slow(struct cost_recorder *recorder, struct cost_slow **list,
             const struct cost_entry *entry, enum cost_cause cause,

@@ -461,8 +461,8 @@ cost_account_name(const struct cost_account *account)
     return account->name;
 }
 
-/* Returns the owner of copies of thread 'i' of 'account': of a recorder, or, if
- * there are not so many, of those that are gone. */
+/* Returns the owner of copies of thread 'i' of 'account': a recorder, or, if
+ * there are not so many, that of all that are gone. */
 static const void *
 thread_owner(const struct cost_account *account, size_t i)
     OVS_REQUIRES(account->mutex)
@@ -683,7 +683,6 @@ cost_accounts_copy(void)
 
         ovs_mutex_lock(&deleted->mutex);
         cost_window_copy(deleted, &deleted->exited);
-        cost_window_copy(&deleted->exited, &deleted->exited);
         ovs_mutex_unlock(&deleted->mutex);
         ovs_mutex_unlock(&accounts_mutex);
         kind_copy(kind, tick);

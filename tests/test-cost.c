@@ -1196,56 +1196,6 @@ check_windows(struct cost_account *account)
     free(events);
 }
 
-/* The windows of 64 ports that 8 threads send to take less than 25 MB, with
- * what the threads have. */
-static void
-check_window_memory(struct cost_account *unused OVS_UNUSED)
-{
-    enum { N_PORTS = 64, N_THREADS = 8, N_EVENTS = 100 };
-    struct cost_recorder *recorders[N_PORTS * N_THREADS];
-    struct cost_account *accounts[N_PORTS];
-    uint64_t before, after;
-
-    for (size_t i = 0; i < N_PORTS; i++) {
-        accounts[i] = cost_account_create(&other_kind, "port", NULL);
-        for (size_t j = 0; j < N_THREADS; j++) {
-            recorders[i * N_THREADS + j] = cost_recorder_create(accounts[i],
-                                                                "thread");
-        }
-    }
-    /* The buckets that there will be. */
-    for (size_t i = 0; i < N_PORTS * N_THREADS * 2 * N_EVENTS; i++) {
-        record(recorders[i % (N_PORTS * N_THREADS)], 0, 100);
-    }
-    cost_accounts_clear(other_kinds, 1, NULL);
-    before = cost_memory_used();
-    for (int tick = 0; tick < 120; tick++) {
-        for (size_t i = 0; i < N_PORTS * N_THREADS; i++) {
-            for (size_t j = 0; j < N_EVENTS; j++) {
-                struct cost_entry entry;
-
-                entry_init(&entry, 0);
-                entry.counter = j % 2;
-                cost_entry_add(&entry, NUMBER, random_range(100));
-                for (size_t k = FIRST; k < N_STAGES; k++) {
-                    if (k != NUMBER) {
-                        cost_entry_add(&entry, k, 1 << random_range(12));
-                    }
-                }
-                cost_record(recorders[i], &entry, NULL, NULL);
-            }
-        }
-        timeval_warp(COST_TICK_MS);
-        cost_accounts_copy();
-        ovsrcu_quiesce();
-    }
-    after = cost_memory_used();
-    ovs_assert(after - before < COST_WINDOW_MAX * 5 / 4);
-    for (size_t i = 0; i < N_PORTS; i++) {
-        cost_account_destroy(accounts[i]);
-    }
-}
-
 /* If copies take too much, those of the oldest ticks are gone: the numbers of
  * the last minutes are right, but of fewer minutes. */
 static void
@@ -1615,7 +1565,7 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
         check_other_kind, check_next, check_off, check_sample,
         check_accounts, check_clears, check_memory, check_config,
         check_old_numbers,
-        check_windows, check_concurrent_copy, check_window_memory,
+        check_windows, check_concurrent_copy,
         check_window_limit, check_window_accounts, check_log_threshold,
         check_max_time, check_window_pass,
     };
