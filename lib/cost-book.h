@@ -20,7 +20,7 @@
  * see cost-recorder.h.  A book is always a copy, a sum or a difference of such
  * blocks.
  *
- * The slowest events of a thread are in a 'struct cost_slowest' of its own.
+ * A 'struct cost_slow' is one of the slowest events.
  *
  *
  * Thread-safety
@@ -32,9 +32,8 @@
  * have part of the events that are recorded meanwhile, such as their times
  * without their counters, and has the rest of them next time.
  *
- * A list of the slowest events is plain data, too.  Only the thread that
- * records into it may use it, until a grace period after somebody has taken it
- * away. */
+ * A list of the slowest events is plain data, too.  It belongs to whoever has
+ * taken it from its recorder, see cost-recorder.h. */
 
 /* An event that has been measured. */
 struct cost_entry {
@@ -47,11 +46,10 @@ struct cost_entry {
     uint64_t stages[COST_MAX_STAGES];   /* ns or number, of those 'known'. */
 };
 
-/* The numbers of a class.  Histograms and their buckets follow the counters in
- * the same piece of memory. */
+/* The numbers of a class.  Histograms follow the counters in the same piece of
+ * memory. */
 struct cost_block {
     const struct cost_kind *kind;
-    size_t size;                        /* Bytes. */
     struct cost_hist *hists;            /* kind->n_stages, the last one of
                                          * which is also... */
     struct cost_hist *total;
@@ -74,6 +72,9 @@ struct cost_book {
 
 /* One of the slowest events. */
 struct cost_slow {
+    const struct cost_kind *kind;
+    struct cost_slow *next;             /* In the list of a recorder: the one
+                                         * that took longer, or NULL. */
     uint64_t total_ns;
     uint64_t excluded_ns;               /* As in struct cost_entry. */
     uint64_t when_us;                   /* Time of day when it ended. */
@@ -87,26 +88,8 @@ struct cost_slow {
                                          * kind->n_details. */
 };
 
-/* The slowest events of a thread. */
-struct cost_slowest {
-    uint64_t threshold_ns;              /* An event that takes longer belongs
-                                         * here, or is to be logged. */
-    const struct cost_kind *kind;
-
-    /* Once the list has been taken. */
-    struct cost_account *account;
-    uint64_t tick;                      /* The first one that is kept. */
-    uint64_t n_clears;                  /* Of the account, until then. */
-
-    size_t n;
-    struct cost_slow *slow[];           /* kind->n_slowest. */
-};
-
 /* Blocks. */
 struct cost_block *cost_block_create(const struct cost_kind *);
-struct cost_block *cost_block_extend(const struct cost_block *,
-                                     const struct cost_entry *,
-                                     uint16_t stages, bool wide);
 void cost_block_destroy(struct cost_block *);
 uint64_t cost_block_events(const struct cost_block *);
 uint64_t cost_block_counter(const struct cost_block *, size_t counter);
@@ -125,21 +108,10 @@ struct cost_block *cost_book_sum(const struct cost_book *, size_t class);
 uint64_t cost_book_events(const struct cost_book *, size_t class);
 
 /* The slowest. */
-extern struct cost_slowest cost_no_slowest;
-struct cost_slowest *cost_slowest_create(const struct cost_kind *);
-void cost_slowest_destroy(struct cost_slowest *);
-bool cost_slowest_insert(struct cost_slowest *, const char *thread,
-                         const struct cost_entry *, enum cost_cause,
-                         const struct cost_span *, uint64_t log_ns);
-struct cost_slow *cost_slow_clone(const struct cost_kind *,
-                                  const struct cost_slow *);
-void cost_slow_destroy(const struct cost_kind *, struct cost_slow *);
+struct cost_slow *cost_slow_create(const struct cost_kind *);
+struct cost_slow *cost_slow_clone(const struct cost_slow *);
+void cost_slow_destroy(struct cost_slow *);
 int cost_slow_compare(const void *, const void *);
-
-/* Memory. */
-void *cost_alloc(size_t size);
-void cost_free(void *, size_t size);
-uint64_t cost_memory_used(void);
 
 /* Adds 'n', nanoseconds or a number, to 'stage' of 'entry'. */
 static inline void

@@ -33,6 +33,114 @@ const uint64_t cost_hist_edges[COST_HIST_N_EDGES] = {
     EDGE_0 >> (33 - COST_HIST_MAX_EXP),
 };
 
+/* Memory. */
+
+/* Bytes of all that was allocated here, with what malloc() adds. */
+static atomic_uint64_t memory_used = 0;
+
+/* Returns how many bytes a piece of 'size' takes: in most C libraries,
+ * malloc() needs a word for itself, and returns multiples of two words. */
+static size_t
+footprint(size_t size)
+{
+    return ROUND_UP(MAX(size, CACHE_LINE_SIZE) + sizeof(size_t),
+                    2 * sizeof(size_t));
+}
+
+/* Returns how many bytes accounting takes. */
+uint64_t
+cost_memory_used(void)
+{
+    return cost_load(&memory_used);
+}
+
+/* Returns 'size' bytes of zeros, which the caller must free with cost_free().
+ * What fits in a cache line gets one of its own: one thread creates recorders
+ * of this size for others.  Anything larger is created by the thread that
+ * writes it. */
+void *
+cost_alloc(size_t size)
+{
+    uint64_t orig;
+
+    atomic_add_relaxed(&memory_used, footprint(size), &orig);
+    return size > CACHE_LINE_SIZE ? xzalloc(size) : xzalloc_cacheline(size);
+}
+
+/* Frees 'p', unless it is NULL, which has 'size' bytes. */
+void
+cost_free(void *p, size_t size)
+{
+    uint64_t orig;
+
+    if (!p) {
+        return;
+    }
+    atomic_sub_relaxed(&memory_used, footprint(size), &orig);
+    if (size > CACHE_LINE_SIZE) {
+        free(p);
+    } else {
+        free_cacheline(p);
+    }
+}
+
+/* Histograms. */
+
+/* Buckets by which a histogram's range grows: those of half a doubling. */
+#define CHUNK 4
+
+/* Those of an empty histogram. */
+static struct cost_buckets no_buckets;
+
+static struct cost_buckets *
+get_buckets(const struct cost_hist *hist)
+{
+    return ovsrcu_get(struct cost_buckets *, &hist->buckets);
+}
+
+static size_t
+buckets_size(size_t n, bool wide)
+{
+    return (sizeof(struct cost_buckets)
+            + n * (wide ? sizeof(uint64_t) : sizeof(uint32_t)));
+}
+
+static void
+buckets_free(struct cost_buckets *buckets)
+{
+    cost_free(buckets, buckets_size(buckets->n, buckets->wide));
+}
+
+static uint64_t
+get_count(const struct cost_buckets *buckets, size_t i)
+{
+    uint32_t n;
+
+    if (buckets->wide) {
+        return cost_load(&buckets->counts[i]);
+    }
+    atomic_read_relaxed((atomic_uint32_t *) buckets->counts + i, &n);
+    return n;
+}
+
+/* Adds 'n' times the counts of 'src' to 'dst', which has memory for them. */
+static void
+add_counts(struct cost_buckets *dst, const struct cost_buckets *src,
+           uint64_t n)
+{
+    for (size_t i = 0; i < src->n; i++) {
+        size_t j = src->first - dst->first + i;
+        uint64_t count = get_count(dst, j) + n * get_count(src, i);
+
+        if (dst->wide) {
+            cost_store(&dst->counts[j], count);
+        } else {
+            atomic_store_relaxed((atomic_uint32_t *) dst->counts + j,
+                                 (uint32_t) count);
+        }
+    }
+}
+
 /* Makes 'hist' empty, without any memory for buckets. */
 void
 cost_hist_init(struct cost_hist *hist)
@@ -40,61 +148,108 @@ cost_hist_init(struct cost_hist *hist)
     atomic_init(&hist->sum, 0);
     atomic_init(&hist->min, UINT64_MAX);
     atomic_init(&hist->max, 0);
-    hist->buckets = NULL;
-    hist->first = hist->n = 0;
-    hist->wide = false;
+    ovsrcu_init(&hist->buckets, &no_buckets);
 }
 
-/* Extends the range of 'hist', which has no memory yet, so that 'bucket' is in
- * it. */
+/* Frees what 'hist' has, which no thread may be using any more. */
 void
-cost_hist_extend(struct cost_hist *hist, unsigned int bucket)
+cost_hist_uninit(struct cost_hist *hist)
 {
-    unsigned int begin = ROUND_DOWN(bucket, COST_HIST_CHUNK);
-    unsigned int end = MIN(begin + COST_HIST_CHUNK, COST_HIST_N_BUCKETS);
-
-    if (hist->n) {
-        begin = MIN(begin, hist->first);
-        end = MAX(end, hist->first + hist->n);
+    if (cost_hist_size(hist)) {
+        buckets_free(get_buckets(hist));
     }
-    hist->first = begin;
-    hist->n = end - begin;
+}
+
+/* Gives 'hist' memory for the buckets from 'first' to 'last', of 64 bits if
+ * 'wide', in the thread that writes it. */
+static void
+extend(struct cost_hist *hist, unsigned int first, unsigned int last,
+       bool wide)
+{
+    struct cost_buckets *old = get_buckets(hist), *new;
+    unsigned int begin = ROUND_DOWN(first, CHUNK);
+    unsigned int end = MIN(ROUND_DOWN(last, CHUNK) + CHUNK,
+                           COST_HIST_N_BUCKETS);
+
+    if (old->n) {
+        begin = MIN(begin, old->first);
+        end = MAX(end, old->first + old->n);
+    }
+    wide |= old->wide;
+    if (end - begin == old->n && wide == old->wide) {
+        return;
+    }
+    new = cost_alloc(buckets_size(end - begin, wide));
+    new->first = begin;
+    new->n = end - begin;
+    new->wide = wide;
+    add_counts(new, old, 1);
+    ovsrcu_set(&hist->buckets, new);
+    if (old->n) {
+        ovsrcu_postpone(buckets_free, old);
+    }
+}
+
+/* Makes cost_hist_record() count 'value', in the thread that writes 'hist'. */
+void
+cost_hist_grow(struct cost_hist *hist, uint64_t value)
+{
+    unsigned int bucket = cost_hist_bucket(value);
+
+    extend(hist, bucket, bucket, cost_hist_get(hist, bucket) > INT32_MAX);
 }
 
 /* Returns how many bytes the buckets of 'hist' take. */
 size_t
 cost_hist_size(const struct cost_hist *hist)
 {
-    return hist->n * (hist->wide ? sizeof(uint64_t) : sizeof(uint32_t));
+    const struct cost_buckets *buckets = get_buckets(hist);
+
+    return buckets->n ? buckets_size(buckets->n, buckets->wide) : 0;
 }
 
 /* Returns the count of 'bucket'. */
 uint64_t
 cost_hist_get(const struct cost_hist *hist, unsigned int bucket)
 {
-    size_t i = bucket - hist->first;
-    uint32_t n;
+    const struct cost_buckets *buckets = get_buckets(hist);
+    size_t i = bucket - buckets->first;
 
-    if (!cost_hist_has(hist, bucket)) {
-        return 0;
-    } else if (hist->wide) {
-        return cost_load((atomic_uint64_t *) hist->buckets + i);
-    }
-    atomic_read_relaxed((atomic_uint32_t *) hist->buckets + i, &n);
-    return n;
+    return i < buckets->n ? get_count(buckets, i) : 0;
 }
 
-/* Adds 'src' to 'dst', which has memory for all buckets that 'src' has. */
+/* Stores in '*first' and '*last' the lowest and the highest bucket that has
+ * counted something.  Returns false if none has. */
+bool
+cost_hist_range(const struct cost_hist *hist, unsigned int *first,
+                unsigned int *last)
+{
+    const struct cost_buckets *buckets = get_buckets(hist);
+    bool any = false;
+
+    for (size_t i = 0; i < buckets->n; i++) {
+        if (get_count(buckets, i)) {
+            *last = buckets->first + i;
+            *first = any ? *first : *last;
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* Adds 'src' to 'dst', whose buckets get 64 bits. */
 void
 cost_hist_add(struct cost_hist *dst, const struct cost_hist *src)
 {
+    const struct cost_buckets *buckets = get_buckets(src);
+
+    if (buckets->n) {
+        extend(dst, buckets->first, buckets->first + buckets->n - 1, true);
+        add_counts(get_buckets(dst), buckets, 1);
+    }
     cost_increase(&dst->sum, cost_load(&src->sum));
     cost_store(&dst->min, MIN(cost_load(&dst->min), cost_load(&src->min)));
     cost_store(&dst->max, MAX(cost_load(&dst->max), cost_load(&src->max)));
-    for (unsigned int i = 0; i < src->n; i++) {
-        cost_hist_add_bucket(dst, src->first + i,
-                             cost_hist_get(src, src->first + i));
-    }
 }
 
 /* Subtracts 'old', which 'hist' once was, from 'hist'.  Minimum and maximum
@@ -103,42 +258,33 @@ cost_hist_add(struct cost_hist *dst, const struct cost_hist *src)
 void
 cost_hist_subtract(struct cost_hist *hist, const struct cost_hist *old)
 {
-    unsigned int begin = hist->first, end = hist->first + hist->n;
+    unsigned int first, last;
 
     cost_increase(&hist->sum, -cost_load(&old->sum));
-    for (unsigned int i = 0; i < old->n; i++) {
-        cost_hist_add_bucket(hist, old->first + i,
-                             -cost_hist_get(old, old->first + i));
-    }
-
-    while (begin < end && !cost_hist_get(hist, begin)) {
-        begin++;
-    }
-    while (begin < end && !cost_hist_get(hist, end - 1)) {
-        end--;
-    }
-    if (begin == end) {
+    add_counts(get_buckets(hist), get_buckets(old), -1);
+    if (!cost_hist_range(hist, &first, &last)) {
         cost_store(&hist->min, UINT64_MAX);
         cost_store(&hist->max, 0);
         return;
     }
-    if (begin) {
+    if (first) {
         cost_store(&hist->min, MAX(cost_hist_min(hist),
-                                   cost_hist_edges[begin - 1] + 1));
+                                   cost_hist_edges[first - 1] + 1));
     }
-    if (end < COST_HIST_N_BUCKETS) {
+    if (last < COST_HIST_N_EDGES) {
         cost_store(&hist->max, MIN(cost_hist_max(hist),
-                                   cost_hist_edges[end - 1]));
+                                   cost_hist_edges[last]));
     }
 }
 
 uint64_t
 cost_hist_count(const struct cost_hist *hist)
 {
+    const struct cost_buckets *buckets = get_buckets(hist);
     uint64_t count = 0;
 
-    for (unsigned int i = 0; i < hist->n; i++) {
-        count += cost_hist_get(hist, hist->first + i);
+    for (size_t i = 0; i < buckets->n; i++) {
+        count += get_count(buckets, i);
     }
     return count;
 }
@@ -187,8 +333,8 @@ cost_hist_percentile(const struct cost_hist *hist, double percent,
 {
     uint64_t count = cost_hist_count(hist);
     uint64_t max = cost_hist_max(hist);
-    uint64_t rank, seen = 0;
-    unsigned int b, end;
+    unsigned int b = 0;
+    uint64_t rank, seen;
     double value;
 
     if (!count) {
@@ -201,14 +347,12 @@ cost_hist_percentile(const struct cost_hist *hist, double percent,
     if (rank >= count) {
         return max;
     }
-    end = hist->first + hist->n;
-    for (b = hist->first; b < end; b++) {
-        seen += cost_hist_get(hist, b);
-        if (seen >= MAX(rank, 1)) {
-            break;
-        }
+    for (seen = cost_hist_get(hist, 0);
+         seen < MAX(rank, 1) && b < COST_HIST_N_EDGES;
+         seen += cost_hist_get(hist, b)) {
+        b++;
     }
-    if (b == 0 || b + 1 >= COST_HIST_N_BUCKETS) {
+    if (b == 0 || b == COST_HIST_N_EDGES) {
         return b ? max : 0;
     }
     value = number ? cost_hist_edges[b] : bucket_representative(b);

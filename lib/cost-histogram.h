@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 #include "ovs-atomic.h"
+#include "ovs-rcu.h"
 #include "util.h"
 
 /* Histogram of durations or numbers.
@@ -36,17 +37,17 @@
  * Numbers, such as flows in a round, are counted in the same buckets.  Their
  * percentiles are exact up to 11, and above that too high, by at most 9.1%.
  *
- * A histogram has memory only for a range of buckets, which belongs to the
- * 'struct cost_block' (see cost-book.h) that the histogram is part of.
- * Buckets have 32 bits as long as that is enough.
+ * A histogram has memory only for a range of buckets, which grows by half
+ * doublings.  They have 32 bits as long as that is enough.
  *
  *
  * Thread-safety
  * =============
  *
- * One thread at a time may write, with relaxed stores.  Others may read at the
- * same time, with relaxed loads: they may see part of the latest value, such
- * as its bucket without its sum, and see the rest of it next time. */
+ * One thread at a time may write, with relaxed stores.  Others that are not
+ * quiescent (see ovs-rcu.h) may read at the same time, with relaxed loads:
+ * they may see part of the latest value, such as its bucket without its sum,
+ * and see the rest of it next time. */
 
 #define COST_HIST_SCALE 3                  /* log2 of buckets per doubling. */
 #define COST_HIST_MIN_EXP -30              /* Lowest edge, 2**-30 s. */
@@ -65,32 +66,41 @@
 /* Upper edge, inclusive, of each bucket but the last one, in nanoseconds. */
 extern const uint64_t cost_hist_edges[COST_HIST_N_EDGES];
 
+/* The buckets that a histogram has memory for. */
+struct cost_buckets {
+    uint16_t first;
+    uint16_t n;
+    bool wide;                          /* Have 'counts' 64 bits? */
+    atomic_uint64_t counts[];           /* Or 'n' atomic_uint32_t. */
+};
+
 struct cost_hist {
     atomic_uint64_t sum;                /* Modulo 2**64 (584 years). */
     atomic_uint64_t min;                /* UINT64_MAX if it is empty. */
     atomic_uint64_t max;
-    void *buckets;                      /* Array of atomic_uint64_t if 'wide',
-                                         * otherwise of atomic_uint32_t. */
-    uint16_t first;                     /* Bucket that there is memory for, */
-    uint16_t n;                         /* and the number of them. */
-    bool wide;
+    OVSRCU_TYPE(struct cost_buckets *) buckets;  /* Never NULL. */
 };
 
-/* Buckets by which a histogram's range grows: those of half a doubling. */
-#define COST_HIST_CHUNK 4
-
 void cost_hist_init(struct cost_hist *);
-void cost_hist_extend(struct cost_hist *, unsigned int bucket);
+void cost_hist_uninit(struct cost_hist *);
+void cost_hist_grow(struct cost_hist *, uint64_t value);
 void cost_hist_add(struct cost_hist *dst, const struct cost_hist *src);
 void cost_hist_subtract(struct cost_hist *dst, const struct cost_hist *old);
 
 size_t cost_hist_size(const struct cost_hist *);
+bool cost_hist_range(const struct cost_hist *, unsigned int *first,
+                     unsigned int *last);
 uint64_t cost_hist_get(const struct cost_hist *, unsigned int bucket);
 uint64_t cost_hist_count(const struct cost_hist *);
 uint64_t cost_hist_sum(const struct cost_hist *);
 double cost_hist_mean(const struct cost_hist *);
 double cost_hist_percentile(const struct cost_hist *, double percent,
                             bool number);
+
+/* Memory. */
+void *cost_alloc(size_t size);
+void cost_free(void *, size_t size);
+uint64_t cost_memory_used(void);
 
 /* Numbers that one thread writes. */
 
@@ -161,42 +171,19 @@ cost_hist_bucket(uint64_t ns)
     return b;
 }
 
-/* Returns true if 'hist' has memory for 'bucket'. */
-static inline bool
-cost_hist_has(const struct cost_hist *hist, unsigned int bucket)
-{
-    return bucket - hist->first < hist->n;
-}
-
-/* Adds 'n' to 'bucket', for which 'hist' has memory. */
-static inline void
-cost_hist_add_bucket(struct cost_hist *hist, unsigned int bucket, uint64_t n)
-{
-    size_t i = bucket - hist->first;
-
-    if (OVS_LIKELY(!hist->wide)) {
-        atomic_uint32_t *p = (atomic_uint32_t *) hist->buckets + i;
-        uint32_t old;
-
-        atomic_read_relaxed(p, &old);
-        atomic_store_relaxed(p, old + (uint32_t) n);
-    } else {
-        cost_increase((atomic_uint64_t *) hist->buckets + i, n);
-    }
-}
-
 /* Counts 'value'.  Stores in '*highest' whether it is the highest one so far.
- * Returns false, without doing anything, if 'hist' has no memory for it, or
- * its bucket comes near the limit of 32 bits. */
+ * Returns false, without doing anything, if this takes cost_hist_grow(). */
 static inline bool
 cost_hist_record(struct cost_hist *hist, uint64_t value, bool *highest)
 {
-    size_t i = cost_hist_bucket(value) - hist->first;
+    struct cost_buckets *buckets
+        = ovsrcu_get_protected(struct cost_buckets *, &hist->buckets);
+    size_t i = cost_hist_bucket(value) - buckets->first;
 
-    if (OVS_UNLIKELY(i >= hist->n)) {
+    if (OVS_UNLIKELY(i >= buckets->n)) {
         return false;
-    } else if (OVS_LIKELY(!hist->wide)) {
-        atomic_uint32_t *p = (atomic_uint32_t *) hist->buckets + i;
+    } else if (OVS_LIKELY(!buckets->wide)) {
+        atomic_uint32_t *p = (atomic_uint32_t *) buckets->counts + i;
         uint32_t n;
 
         atomic_read_relaxed(p, &n);
@@ -205,7 +192,7 @@ cost_hist_record(struct cost_hist *hist, uint64_t value, bool *highest)
         }
         atomic_store_relaxed(p, n + 1);
     } else {
-        cost_increase((atomic_uint64_t *) hist->buckets + i, 1);
+        cost_increase(&buckets->counts[i], 1);
     }
     cost_increase(&hist->sum, value);
     if (OVS_UNLIKELY(value < cost_hist_min(hist))) {

@@ -21,10 +21,11 @@ static ATOMIC(cost_breach_cb *) breach_cb;
 /* No event is of its class. */
 #define NO_CLASS UINT32_MAX
 
-/* Stands for that of a recorder that has recorded nothing. */
+/* Stand for those of a recorder that has recorded nothing. */
+static struct cost_classes no_classes;
 static struct cost_data no_data = {
     .latest_class = NO_CLASS,
-    .slowest = OVSRCU_INITIALIZER(&cost_no_slowest),
+    .classes = OVSRCU_INITIALIZER(&no_classes),
 };
 
 /* Data. */
@@ -33,6 +34,15 @@ static struct cost_classes *
 data_classes(const struct cost_data *data)
 {
     return ovsrcu_get(struct cost_classes *, &data->classes);
+}
+
+static void
+sketch_destroy(struct cost_sketch *sketch)
+{
+    if (sketch) {
+        cost_sketch_uninit(sketch);
+        cost_free(sketch, sizeof *sketch);
+    }
 }
 
 /* Frees 'data', which no thread can be using any more. */
@@ -45,10 +55,16 @@ data_destroy(struct cost_data *data)
         cost_block_destroy(ovsrcu_get(struct cost_block *,
                                       &classes->blocks[i]));
     }
-    free(classes);
-    cost_slowest_destroy(ovsrcu_get(struct cost_slowest *, &data->slowest));
+    if (classes->n) {
+        free(classes);
+    }
+    for (struct cost_slow *slow = atomic_exchange(&data->slowest, NULL), *next;
+         slow; slow = next) {
+        next = slow->next;
+        cost_slow_destroy(slow);
+    }
     for (size_t i = 0; i < COST_MAX_LISTS; i++) {
-        cost_keys_destroy(ovsrcu_get(struct cost_keys *, &data->keys[i]));
+        sketch_destroy(atomic_exchange(&data->keys[i], NULL));
     }
     cost_free(data, sizeof *data);
 }
@@ -65,22 +81,49 @@ cost_recorder_take_data(struct cost_recorder *recorder)
     }
 }
 
-/* Takes the list of the slowest events away from 'recorder', whose thread may
- * use it until a grace period is over.  Returns NULL if it is empty. */
-struct cost_slowest *
+/* Takes the list of the slowest events away from 'recorder', for the caller to
+ * free.  Returns NULL if it is empty, or its thread is just adding an event.
+ * The calling thread must not be quiescent. */
+struct cost_slow *
 cost_recorder_take_slowest(struct cost_recorder *recorder)
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
-    struct cost_slowest *slowest = &cost_no_slowest;
+    struct cost_slow *slowest = atomic_exchange(&data->slowest, NULL);
 
-    if (data != &no_data) {
-        slowest = atomic_exchange(&data->slowest.p, &cost_no_slowest);
-    }
-    return slowest != &cost_no_slowest ? slowest : NULL;
+    cost_recorder_reset_threshold(recorder);
+    return slowest;
 }
 
-/* Adds what 'recorder' has recorded, but the slowest events, to 'book'.  The
+/* Makes 'recorder' look at its next event, and then at the settings. */
+void
+cost_recorder_reset_threshold(struct cost_recorder *recorder)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+
+    cost_store(&data->threshold_ns, 0);
+}
+
+/* Moves the keys that 'recorder' has counted events for, but of a list that
+ * its thread is just adding to, to 'keys', one sketch for each list.  The
  * calling thread must not be quiescent. */
+void
+cost_recorder_take_keys(struct cost_recorder *recorder,
+                        struct cost_sketch *keys)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+
+    for (size_t i = 0; i < recorder->kind->n_lists; i++) {
+        struct cost_sketch *sketch = atomic_exchange(&data->keys[i], NULL);
+
+        if (sketch) {
+            cost_sketch_add(&keys[i], sketch, recorder->kind->lists[i].max);
+            sketch_destroy(sketch);
+        }
+    }
+}
+
+/* Adds what 'recorder' has recorded, but keys and the slowest events, to
+ * 'book'.  The calling thread must not be quiescent. */
 void
 cost_recorder_read(const struct cost_recorder *recorder,
                    struct cost_book *book)
@@ -89,21 +132,12 @@ cost_recorder_read(const struct cost_recorder *recorder,
                                               &recorder->data);
     const struct cost_classes *classes = data_classes(data);
 
-    for (size_t i = 0; classes && i < classes->n; i++) {
+    for (size_t i = 0; i < classes->n; i++) {
         const struct cost_block *block = ovsrcu_get(struct cost_block *,
                                                     &classes->blocks[i]);
 
         if (block) {
             cost_book_add_block(book, i, block);
-        }
-    }
-    for (size_t i = 0; i < recorder->kind->n_lists; i++) {
-        const struct cost_keys *keys = ovsrcu_get(struct cost_keys *,
-                                                  &data->keys[i]);
-
-        if (keys) {
-            cost_sketch_read(&book->keys[i], keys,
-                             recorder->kind->lists[i].max);
         }
     }
 }
@@ -119,7 +153,7 @@ cost_recorder_activity(const struct cost_recorder *recorder)
     const struct cost_classes *classes = data_classes(data);
     uint64_t sum = 0;
 
-    for (size_t i = 0; classes && i < classes->n; i++) {
+    for (size_t i = 0; i < classes->n; i++) {
         const struct cost_block *block = ovsrcu_get(struct cost_block *,
                                                     &classes->blocks[i]);
 
@@ -185,30 +219,16 @@ static struct cost_classes *
 data_grow_classes(struct cost_data *data, size_t idx)
 {
     struct cost_classes *old = data_classes(data);
-    size_t n_old = old ? old->n : 0;
-    struct cost_classes *new;
+    struct cost_classes *new = xzalloc(sizeof *new
+                                       + (idx + 1) * sizeof new->blocks[0]);
 
-    new = xmalloc(sizeof *new + (idx + 1) * sizeof new->blocks[0]);
     new->n = idx + 1;
-    for (size_t i = 0; i < new->n; i++) {
-        ovsrcu_init(&new->blocks[i],
-                    (i < n_old ? ovsrcu_get_protected(struct cost_block *,
-                                                      &old->blocks[i])
-                     : NULL));
-    }
+    memcpy(new->blocks, old->blocks, old->n * sizeof new->blocks[0]);
     ovsrcu_set(&data->classes, new);
-    if (old) {
+    if (old->n) {
         ovsrcu_postpone(free, old);
     }
     return new;
-}
-
-/* Makes 'block' that of the class that was recorded last. */
-static void
-data_set_latest(struct cost_data *data, struct cost_block *block)
-{
-    ovsrcu_set(&data_classes(data)->blocks[data->latest_class], block);
-    data->latest = block;
 }
 
 /* Returns 'recorder''s data, which is created, with no class, if there is
@@ -221,8 +241,7 @@ recorder_data(struct cost_recorder *recorder)
     if (OVS_UNLIKELY(data == &no_data)) {
         data = cost_alloc(sizeof *data);
         data->latest_class = NO_CLASS;
-        ovsrcu_init(&data->slowest, &cost_no_slowest);
-        data_grow_classes(data, 0);
+        ovsrcu_init(&data->classes, &no_classes);
         ovsrcu_set(&recorder->data, data);
     }
     return data;
@@ -242,7 +261,8 @@ recorder_prepare(struct cost_recorder *recorder, size_t class)
     data->latest = ovsrcu_get_protected(struct cost_block *,
                                         &classes->blocks[class]);
     if (!data->latest) {
-        data_set_latest(data, cost_block_create(recorder->kind));
+        data->latest = cost_block_create(recorder->kind);
+        ovsrcu_set(&classes->blocks[class], data->latest);
     }
     return data;
 }
@@ -281,6 +301,55 @@ get_cause(const struct cost_kind *kind, const struct cost_entry *entry)
     return cause_cb(event_ns, age_ns);
 }
 
+/* Puts 'entry', with 'cause' and the details of 'span', or NULL, into '*list'
+ * of the slowest events of 'recorder', unless it is too fast.  Returns the
+ * time that an event has to exceed to get there. */
+static uint64_t
+insert_slow(struct cost_recorder *recorder, struct cost_slow **list,
+            const struct cost_entry *entry, enum cost_cause cause,
+            const struct cost_span *span)
+{
+    const struct cost_kind *kind = recorder->kind;
+    uint64_t total_ns = entry->stages[cost_kind_total(kind)];
+    struct cost_slow **place = list, *slow;
+    size_t n = 1;
+
+    for (slow = *list; slow; slow = slow->next) {
+        n++;
+    }
+    if (n <= kind->n_slowest) {
+        slow = cost_slow_create(kind);
+    } else if (*list && total_ns > (*list)->total_ns) {
+        slow = *list;
+        *list = slow->next;
+    } else {
+        return *list ? (*list)->total_ns : UINT64_MAX;
+    }
+
+    slow->total_ns = total_ns;
+    slow->excluded_ns = entry->excluded_ns;
+    slow->when_us = time_wall_usec();
+    slow->cause = cause;
+    slow->class = entry->class;
+    slow->known = entry->known;
+    ovs_strlcpy(slow->thread, recorder->thread, sizeof slow->thread);
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        slow->stages[i] = entry->known & (1u << i) ? entry->stages[i] : 0;
+    }
+    memset(&slow->stages[kind->n_stages], 0,
+           kind->n_details * sizeof slow->stages[0]);
+    if (span && kind->get_details) {
+        kind->get_details(span, &slow->stages[kind->n_stages]);
+    }
+    while (*place && (*place)->total_ns < total_ns) {
+        place = &(*place)->next;
+    }
+    slow->next = *place;
+    *place = slow;
+    recorder->n_watch = N_WATCH;
+    return n < kind->n_slowest ? 0 : (*list)->total_ns;
+}
+
 /* Puts 'entry' among the slowest of 'recorder', and counts it as slow if it is
  * to be logged. */
 static void COST_COLD
@@ -290,8 +359,8 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
     uint64_t total_ns = entry->stages[cost_kind_total(recorder->kind)];
     uint64_t log_ns = cost_load(&recorder->kind->config->log_ns);
     enum cost_cause cause = get_cause(recorder->kind, entry);
-    struct cost_slowest *slowest
-        = ovsrcu_get_protected(struct cost_slowest *, &data->slowest);
+    struct cost_slow *slowest;
+    uint64_t least_ns;
 
     if (log_ns && total_ns > log_ns) {
         cost_breach_cb *cb;
@@ -302,14 +371,11 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
             cb(recorder, entry, cause, span);
         }
     }
-    if (slowest == &cost_no_slowest) {
-        slowest = cost_slowest_create(recorder->kind);
-        ovsrcu_set(&data->slowest, slowest);
-    }
-    if (cost_slowest_insert(slowest, recorder->thread, entry, cause, span,
-                            log_ns ? log_ns : UINT64_MAX)) {
-        recorder->n_watch = N_WATCH;
-    }
+
+    slowest = atomic_exchange(&data->slowest, NULL);
+    least_ns = insert_slow(recorder, &slowest, entry, cause, span);
+    cost_store(&data->threshold_ns, log_ns ? MIN(least_ns, log_ns) : least_ns);
+    atomic_store_explicit(&data->slowest, slowest, memory_order_release);
 }
 
 /* The longest event of 'block' has just ended. */
@@ -317,21 +383,6 @@ void COST_COLD
 cost_set_longest__(struct cost_block *block)
 {
     cost_store(&block->max_us, time_wall_usec());
-}
-
-/* Gives the block of the latest class in 'data' memory for the values of
- * 'stages', a bit for each, in 'entry', and for larger counts if it has memory
- * for that of 'stage'. */
-static void COST_COLD
-extend_latest(struct cost_data *data, const struct cost_entry *entry,
-              uint16_t stages, size_t stage)
-{
-    struct cost_block *old = data->latest;
-    bool wide = cost_hist_has(&old->hists[stage],
-                              cost_hist_bucket(entry->stages[stage]));
-
-    data_set_latest(data, cost_block_extend(old, entry, stages, wide));
-    ovsrcu_postpone(cost_block_destroy, old);
 }
 
 /* Records 'entry' in 'recorder', and adds 'counts', which may be NULL, to the
@@ -355,6 +406,7 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
     if (OVS_UNLIKELY(data->latest_class != entry->class)) {
         data = recorder_prepare(recorder, entry->class);
     }
+    block = data->latest;
 
     if (OVS_UNLIKELY(entry->watched)) {
         for (size_t i = 0; i < total; i++) {
@@ -368,17 +420,16 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
         uint64_t value = entry->stages[stage];
         bool highest;
 
-        while (OVS_UNLIKELY(!cost_hist_record(&data->latest->hists[stage],
-                                              value, &highest))) {
-            extend_latest(data, entry, known, stage);
+        while (OVS_UNLIKELY(!cost_hist_record(&block->hists[stage], value,
+                                              &highest))) {
+            cost_hist_grow(&block->hists[stage], value);
         }
         if (OVS_UNLIKELY(highest) && stage == total) {
-            cost_set_longest__(data->latest);
+            cost_set_longest__(block);
         }
         known = zero_rightmost_1bit(known);
     }
 
-    block = data->latest;
     if (OVS_LIKELY(entry->known & (1u << total))) {
         total_ns = entry->stages[total];
     } else {
@@ -390,8 +441,7 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
     for (size_t i = 0; OVS_UNLIKELY(counts) && i < kind->n_counters; i++) {
         cost_increase(&block->counters[i], counts[i]);
     }
-    if (OVS_UNLIKELY(total_ns > ovsrcu_get(struct cost_slowest *,
-                                           &data->slowest)->threshold_ns)) {
+    if (OVS_UNLIKELY(total_ns > cost_load(&data->threshold_ns))) {
         record_slow(recorder, data, entry, span);
     }
 }
@@ -418,18 +468,13 @@ cost_count_who(struct cost_recorder *recorder, size_t list,
     const struct cost_list *l = &recorder->kind->lists[list];
     uint64_t weight = recorder->kind->exact ? 1 : recorder->sample_interval;
     struct cost_data *data = recorder_data(recorder);
-    struct cost_keys *keys = ovsrcu_get_protected(struct cost_keys *,
-                                                  &data->keys[list]);
+    struct cost_sketch *keys = atomic_exchange(&data->keys[list], NULL);
 
-    if (!keys || !cost_keys_count(keys, l, who, ns, weight, n_lost)) {
-        struct cost_keys *new = cost_keys_grow(keys, l->max);
-
-        cost_keys_count(new, l, who, ns, weight, n_lost);
-        ovsrcu_set(&data->keys[list], new);
-        if (keys) {
-            ovsrcu_postpone(cost_keys_free, keys);
-        }
+    if (!keys) {
+        keys = cost_alloc(sizeof *keys);
     }
+    cost_sketch_count(keys, l, who, ns, weight, n_lost);
+    atomic_store_explicit(&data->keys[list], keys, memory_order_release);
 }
 
 /* Accounting of 'recorder' is off: makes cost_count_event() ask whether it

@@ -31,10 +31,16 @@ struct cost_data {
     uint32_t latest_class;              /* Recorded last, */
     struct cost_block *latest;          /* and its block. */
 
+    atomic_uint64_t threshold_ns;       /* An event that takes longer belongs
+                                         * to 'slowest', or is to be logged.
+                                         * A reader may set it to 0. */
     OVSRCU_TYPE(struct cost_classes *) classes;
-    OVSRCU_TYPE(struct cost_slowest *) slowest;  /* &cost_no_slowest if there
-                                                  * is none. */
-    OVSRCU_TYPE(struct cost_keys *) keys[COST_MAX_LISTS];  /* NULL if empty. */
+
+    /* The recording thread takes one of these, adds an event, and puts it
+     * back.  Whoever else takes one may keep it.  NULL if it is empty or has
+     * been taken. */
+    ATOMIC(struct cost_slow *) slowest;  /* The fastest one first. */
+    ATOMIC(struct cost_sketch *) keys[COST_MAX_LISTS];
 };
 
 /* What one thread records of one account.  Fits in a cache line. */
@@ -59,7 +65,10 @@ struct cost_recorder *cost_recorder_alloc(const struct cost_kind *,
                                           const char *thread);
 void cost_recorder_free(struct cost_recorder *);
 void cost_recorder_take_data(struct cost_recorder *);
-struct cost_slowest *cost_recorder_take_slowest(struct cost_recorder *);
+struct cost_slow *cost_recorder_take_slowest(struct cost_recorder *);
+void cost_recorder_take_keys(struct cost_recorder *,
+                             struct cost_sketch *keys);
+void cost_recorder_reset_threshold(struct cost_recorder *);
 void cost_recorder_read(const struct cost_recorder *, struct cost_book *);
 uint64_t cost_recorder_activity(const struct cost_recorder *);
 
@@ -116,12 +125,10 @@ cost_record_total(struct cost_recorder *recorder, uint32_t class,
 {
     struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
     struct cost_block *block = data->latest;
-    const struct cost_slowest *slowest
-        = ovsrcu_get(struct cost_slowest *, &data->slowest);
     bool highest;
 
     if (OVS_UNLIKELY(data->latest_class != class
-                     || total_ns > slowest->threshold_ns
+                     || total_ns > cost_load(&data->threshold_ns)
                      || !cost_hist_record(block->total, total_ns, &highest))) {
         return false;
     }

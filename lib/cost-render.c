@@ -116,15 +116,11 @@ put_json(struct ds *s, const char *name, struct json *json)
 static void
 put_buckets(struct ds *s, const struct cost_hist *hist)
 {
-    unsigned int end = MIN(hist->first + hist->n, COST_HIST_N_EDGES);
-    unsigned int first = MAX(hist->first, 1);
+    unsigned int first = 0, last = 0, end;
 
-    while (first < end && !cost_hist_get(hist, first)) {
-        first++;
-    }
-    while (end > first && !cost_hist_get(hist, end - 1)) {
-        end--;
-    }
+    cost_hist_range(hist, &first, &last);
+    first = MAX(first, 1);
+    end = MIN(last + 1, COST_HIST_N_EDGES);
     open_json(s, "histogram", '{');
     cost_json_put(s, "scale", COST_HIST_SCALE);
     cost_json_begin(s, "offset");
@@ -197,7 +193,8 @@ put_numbers(struct ds *s, const char *name, const struct cost_report *report,
     }
     open_json(s, "stages", '{');
     for (size_t i = 0; i < kind->n_stages; i++) {
-        if (block->hists[i].n || !(kind->stages[i].flags & COST_OPTIONAL)) {
+        if (cost_hist_count(&block->hists[i])
+            || !(kind->stages[i].flags & COST_OPTIONAL)) {
             put_stage(s, view, block, i);
         }
     }

@@ -217,7 +217,6 @@ put_report(struct unixctl_worker_reply *reply,
     size_t begin = s->length;
     size_t n, wanted;                   /* Accounts in the reply. */
     size_t n_unknown = 0;               /* Among these, without numbers. */
-    bool late;
 
     cost_accounts_get(report->kinds, report->n_kinds, request->name,
                       view->last_s * 1000LL, &all);
@@ -230,7 +229,6 @@ put_report(struct unixctl_worker_reply *reply,
     n = (request->n ? request->n
          : MIN(text ? MAX(n, 1) : all.n, DEFAULT_ACCOUNTS));
     wanted = n = text && view->top ? 0 : MIN(n, all.n);
-    late = view->n_slowest && !cost_accounts_take_slowest(all.accounts, n);
 
     if (!text) {
         struct json *json = cost_report_json_header(
@@ -242,13 +240,12 @@ put_report(struct unixctl_worker_reply *reply,
         cost_json_begin(s, "accounts");
         ds_put_char(s, '[');
     }
-    for (size_t i = 0; i < all.n_kinds; i++) {
-        all.totals[i].n_accounts = all.deleted[i].n_accounts;
-        cost_book_add(&all.totals[i].book, &all.deleted[i].book);
-    }
     for (size_t i = 0; i < (all.n_kinds ? all.n : n); i++) {
         struct cost_reading reading;
 
+        if (view->n_slowest && i < n) {
+            cost_account_take_slowest(all.accounts[i]);
+        }
         if (!cost_account_read(all.accounts[i], &all.from, &reading)) {
             n_unknown += i < n;
             continue;
@@ -269,9 +266,6 @@ put_report(struct unixctl_worker_reply *reply,
 
             if (total->book.kind == reading.kind) {
                 total->n_accounts++;
-                if (reading.cleared) {
-                    total->since_us = MAX(total->since_us, reading.since_us);
-                }
                 cost_book_add(&total->book, &reading.total);
             }
         }
@@ -283,20 +277,12 @@ put_report(struct unixctl_worker_reply *reply,
         ds_put_char(s, ']');
         cost_json_put(s, "omitted", all.n - n + n_unknown);
         cost_json_put(s, "elapsed_ms", have_ms);
-        if (late) {
-            cost_json_begin(s, "late");
-            ds_put_cstr(s, "true");
-        }
         if (all.n_kinds) {
             put_sums(s, "deleted", report, view, all.deleted, false);
             put_sums(s, "total", report, view, all.totals, true);
         }
         ds_put_char(s, '}');
     } else {
-        if (late) {
-            ds_put_cstr(s, "the latest events are missing, as a thread does "
-                        "not rest: try again\n");
-        }
         if (n_unknown) {
             ds_put_format(s, "%"PRIuSIZE" %s%s without numbers of that time\n",
                           n_unknown, report->object,

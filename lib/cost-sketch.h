@@ -6,8 +6,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "cost-histogram.h"
-#include "ovs-rcu.h"
 
 struct ds;
 
@@ -26,16 +24,14 @@ struct ds;
  * Only events that are sampled are counted, each of them as many times as the
  * sample stands for.  Losses are all counted.
  *
- * A thread counts in a 'struct cost_keys'.  A 'struct cost_sketch' is a copy,
- * or a sum of copies, or a difference of two.
+ * A thread counts in a 'struct cost_sketch' of its recorder, from which others
+ * take it, see cost-recorder.h.  A sum or a difference is one, too.
  *
  *
  * Thread-safety
  * =============
  *
- * One thread writes 'struct cost_keys', without a lock.  Any other that is not
- * quiescent may copy it at the same time.  A row's key never changes: what
- * replaces it is a new row.  Numbers are relaxed, as in cost-book.h. */
+ * A sketch is plain data, for one thread at a time. */
 
 #define COST_MAX_LISTS 3                /* Of a kind. */
 #define COST_TEXT_MAX 40                /* Including the null byte. */
@@ -52,7 +48,7 @@ struct cost_who {
 /* A list of keys, part of 'struct cost_kind'. */
 struct cost_list {
     const char *name;                   /* Of a key, such as "port". */
-    size_t max;                         /* Rows, a power of 2. */
+    size_t max;                         /* Rows. */
     bool classes;                       /* Are the keys classes, more specific
                                          * ones than the event has? */
     void (*format)(const uint64_t numbers[2], struct ds *);  /* Or NULL. */
@@ -72,30 +68,6 @@ struct cost_row {
     char group[COST_TEXT_MAX];
 };
 
-/* A row that a thread counts in. */
-struct cost_key {
-    uint16_t next;                      /* Row of the same hash, plus 1. */
-    atomic_uint64_t events;
-    atomic_uint64_t n_samples;
-    atomic_uint64_t time_ns;
-    atomic_uint64_t max_ns;
-    atomic_uint64_t lost;
-    struct cost_row row;                /* Its numbers do not change. */
-};
-
-/* All of them. */
-struct cost_keys {
-    size_t size;                        /* Of 'rows', a power of 2. */
-    size_t max;
-    size_t next;                        /* To be looked at by find_fewest(). */
-    uint16_t *heads;                    /* First row of each hash, plus 1. */
-    atomic_uint64_t n;                  /* Of 'rows' that are used. */
-    atomic_uint64_t floor;
-    atomic_uint64_t other_ns;
-    OVSRCU_TYPE(struct cost_key *) rows[];
-};
-
-/* Rows of a book. */
 struct cost_sketch {
     struct cost_row *rows;              /* Sorted by 'id'. */
     size_t n;
@@ -104,15 +76,9 @@ struct cost_sketch {
     uint64_t other_ns;                  /* Time of keys that have lost one. */
 };
 
-struct cost_keys *cost_keys_grow(const struct cost_keys *, size_t max);
-void cost_keys_free(struct cost_keys *);
-void cost_keys_destroy(struct cost_keys *);
-bool cost_keys_count(struct cost_keys *, const struct cost_list *,
-                     const struct cost_who *, uint64_t ns, uint64_t weight,
-                     uint64_t n_lost);
-
-void cost_sketch_read(struct cost_sketch *, const struct cost_keys *,
-                      size_t max);
+void cost_sketch_count(struct cost_sketch *, const struct cost_list *,
+                       const struct cost_who *, uint64_t ns, uint64_t weight,
+                       uint64_t n_lost);
 void cost_sketch_add(struct cost_sketch *, const struct cost_sketch *,
                      size_t max);
 void cost_sketch_subtract(struct cost_sketch *, const struct cost_sketch *old);

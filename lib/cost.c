@@ -15,37 +15,36 @@ struct cost_account {
     const struct cost_kind *kind;
     char *name;
     char *datapath;                     /* Or NULL. */
-    size_t n_refs;                      /* Creator and readers.  Protected by
-                                         * 'accounts_mutex'. */
+    struct ovs_refcount ref_cnt;        /* Of the creator and readers. */
 
     /* Held by whoever reads what recorders have, too. */
     struct ovs_mutex mutex;
     struct cost_recorder **recorders OVS_GUARDED;
     size_t n_recorders OVS_GUARDED;
-    size_t allocated_recorders OVS_GUARDED;
-    struct cost_book exited OVS_GUARDED;  /* Of recorders that are gone. */
-    uint64_t exited_activity OVS_GUARDED;  /* Of these. */
+    struct cost_book exited OVS_GUARDED;  /* Of recorders that are gone, and
+                                           * the keys of all. */
     struct cost_slow **slowest OVS_GUARDED;  /* Of all. */
     size_t n_slowest OVS_GUARDED;
-    uint64_t activity OVS_GUARDED;      /* At the latest tick. */
+    uint64_t activity OVS_GUARDED;      /* Of recorders, at the latest tick,
+                                         * minus that of recorders that have
+                                         * gone since. */
 
     /* Used by the thread that makes ticks only. */
     uint64_t recent;                    /* Activity before the latest one. */
     bool copied;                        /* At the latest one? */
 
     uint64_t since_tick OVS_GUARDED;    /* The latest one at... */
-    uint64_t n_clears OVS_GUARDED;
     long long int since_us OVS_GUARDED; /* ...the latest clear. */
     long long int since_ms OVS_GUARDED; /* Same, time_msec(). */
 };
 
 /* A kind that there is, or has been, an account of. */
 struct known_kind {
-    struct cost_sum deleted;            /* Of accounts that are destroyed. */
-    uint64_t since_tick;                /* The latest one before that. */
+    const struct cost_kind *kind;
+    struct cost_account *deleted;       /* Has, as "exited", the numbers of
+                                         * accounts that were destroyed. */
+    uint64_t n_deleted;                 /* Number of these. */
     long long int since_us;             /* When any account was cleared. */
-    uint64_t log_ns;                    /* Of the settings, at the latest tick.
-                                         * For the thread that makes ticks. */
 };
 
 /* Protects the list, and the kinds.  Recording never takes it. */
@@ -64,18 +63,27 @@ static atomic_uint64_t latest_tick = 0;
 #define MAX_ACCOUNTS 256
 #define MAX_RECORDERS 256
 
-/* How long a reader waits for the slowest events. */
-#define MAX_WAIT_MS 100
-
 /* Accounts. */
 
-static void
-sum_init(struct cost_sum *sum, const struct cost_kind *kind,
-         long long int since_us)
+/* Creates an account that nobody knows yet. */
+static struct cost_account *
+account_create(const struct cost_kind *kind, const char *name,
+               const char *datapath)
 {
-    sum->n_accounts = 0;
-    sum->since_us = since_us;
-    cost_book_init(&sum->book, kind);
+    struct cost_account *account = cost_alloc(sizeof *account);
+
+    account->kind = kind;
+    account->name = xstrdup(name);
+    account->datapath = nullable_xstrdup(kind->typed_names ? name : datapath);
+    ovs_refcount_init(&account->ref_cnt);
+    ovs_mutex_init(&account->mutex);
+    ovs_mutex_lock(&account->mutex);
+    cost_book_init(&account->exited, kind);
+    account->since_tick = cost_load(&latest_tick);
+    account->since_us = time_wall_usec();
+    account->since_ms = time_msec();
+    ovs_mutex_unlock(&account->mutex);
+    return account;
 }
 
 /* Returns what is known of 'kind', which remains valid while the lock is
@@ -87,17 +95,17 @@ get_kind(const struct cost_kind *kind)
     struct known_kind *known;
 
     for (size_t i = 0; i < n_known_kinds; i++) {
-        if (known_kinds[i].deleted.book.kind == kind) {
+        if (known_kinds[i].kind == kind) {
             return &known_kinds[i];
         }
     }
     known_kinds = xrealloc(known_kinds,
                            (n_known_kinds + 1) * sizeof *known_kinds);
     known = &known_kinds[n_known_kinds++];
-    memset(known, 0, sizeof *known);
-    known->since_tick = cost_load(&latest_tick);
+    known->kind = kind;
+    known->deleted = account_create(kind, "deleted", NULL);
+    known->n_deleted = 0;
     known->since_us = time_wall_usec();
-    sum_init(&known->deleted, kind, known->since_us);
     return known;
 }
 
@@ -110,7 +118,7 @@ struct cost_account *
 cost_account_create(const struct cost_kind *kind, const char *name,
                     const char *datapath)
 {
-    struct cost_account *account = cost_alloc(sizeof *account);
+    struct cost_account *account;
 
     ovs_assert(kind->n_stages <= COST_MAX_STAGES);
     ovs_assert(kind->n_counters <= COST_MAX_COUNTERS);
@@ -120,20 +128,9 @@ cost_account_create(const struct cost_kind *kind, const char *name,
     cost_clock_init();
     cost_config_register(kind->config);
 
-    account->kind = kind;
-    account->name = xstrdup(name);
-    account->datapath = nullable_xstrdup(kind->typed_names ? name : datapath);
-    account->n_refs = 1;
-    ovs_mutex_init(&account->mutex);
-
     /* With the lock, so that the next tick copies it. */
     ovs_mutex_lock(&accounts_mutex);
-    ovs_mutex_lock(&account->mutex);
-    cost_book_init(&account->exited, kind);
-    account->since_tick = cost_load(&latest_tick);
-    account->since_us = time_wall_usec();
-    account->since_ms = time_msec();
-    ovs_mutex_unlock(&account->mutex);
+    account = account_create(kind, name, datapath);
     ovs_list_push_back(&accounts, &account->list_node);
     get_kind(kind);
     ovs_mutex_unlock(&accounts_mutex);
@@ -148,10 +145,9 @@ account_drop(struct cost_account *account)
 {
     cost_book_uninit(&account->exited);
     cost_book_init(&account->exited, account->kind);
-    account->exited_activity = account->activity = 0;
+    account->activity = 0;
     while (account->n_slowest) {
-        cost_slow_destroy(account->kind,
-                          account->slowest[--account->n_slowest]);
+        cost_slow_destroy(account->slowest[--account->n_slowest]);
     }
     cost_window_forget(account);
     cost_window_forget(&account->exited);
@@ -162,9 +158,8 @@ account_drop(struct cost_account *account)
 
 static void
 account_unref(struct cost_account *account)
-    OVS_REQUIRES(accounts_mutex)
 {
-    if (!--account->n_refs) {
+    if (ovs_refcount_unref(&account->ref_cnt) == 1) {
         ovs_mutex_lock(&account->mutex);
         account_drop(account);
         cost_book_uninit(&account->exited);
@@ -178,30 +173,34 @@ account_unref(struct cost_account *account)
     }
 }
 
-/* Moves the events of 'new', which no thread uses any more, to those of
- * 'account', unless that has been cleared since, and keeps there those that
- * are among the slowest since a tick that is kept, or of all. */
+/* Moves the slowest events that recorders of 'account' have to it, for 'tick',
+ * the next one, and keeps those that are among the slowest since a tick that
+ * is kept, or of all.  The calling thread must not be quiescent. */
 static void
-keep_slowest(struct cost_account *account, struct cost_slowest *new)
+take_slowest(struct cost_account *account, uint64_t tick)
     OVS_REQUIRES(account->mutex)
 {
     const struct cost_kind *kind = account->kind;
-    uint64_t tick = cost_load(&latest_tick) + 1;
+    size_t n_all = account->n_slowest, n = 0;
     struct cost_slow **all;
-    size_t n_all, n = 0;
 
-    if (new->n_clears != account->n_clears) {
-        return;
+    for (size_t i = 0; i < account->n_recorders; i++) {
+        struct cost_slow *slow
+            = cost_recorder_take_slowest(account->recorders[i]);
+
+        if (slow) {
+            account->slowest = xrealloc(
+                account->slowest, (n_all + kind->n_slowest) * sizeof *all);
+        }
+        for (; slow; slow = slow->next) {
+            slow->tick = tick;
+            account->slowest[n_all++] = slow;
+        }
     }
-    n_all = account->n_slowest + new->n;
-    all = account->slowest = xrealloc(account->slowest,
-                                      n_all * sizeof *account->slowest);
-    for (size_t i = 0; i < new->n; i++) {
-        all[account->n_slowest + i] = new->slow[i];
-        new->slow[i]->tick = new->tick;
+    all = account->slowest;
+    if (n_all) {
+        qsort(all, n_all, sizeof *all, cost_slow_compare);
     }
-    new->n = 0;
-    qsort(all, n_all, sizeof *all, cost_slow_compare);
     for (size_t i = 0; i < n_all; i++) {
         struct cost_slow *slow = all[i];
         size_t n_later = 0;
@@ -218,62 +217,20 @@ keep_slowest(struct cost_account *account, struct cost_slowest *new)
                 && tick - slow->tick <= COST_TICKS_MAX)) {
             all[n++] = slow;
         } else {
-            cost_slow_destroy(kind, slow);
+            cost_slow_destroy(slow);
         }
     }
     account->n_slowest = n;
 }
 
-/* Moves the events of 'slowest' to its account, after a grace period. */
-static void
-collect_slowest(struct cost_slowest *slowest)
+/* Makes cost_account_read() of 'account' have the latest of the slowest
+ * events. */
+void
+cost_account_take_slowest(struct cost_account *account)
 {
-    struct cost_account *account = slowest->account;
-
     ovs_mutex_lock(&account->mutex);
-    keep_slowest(account, slowest);
+    take_slowest(account, cost_load(&latest_tick) + 1);
     ovs_mutex_unlock(&account->mutex);
-    cost_slowest_destroy(slowest);
-    ovs_mutex_lock(&accounts_mutex);
-    account_unref(account);
-    ovs_mutex_unlock(&accounts_mutex);
-}
-
-/* Takes the slowest events, before 'tick', of 'recorder' of 'account'.
- * Returns NULL if there are none. */
-static struct cost_slowest *
-take_list(struct cost_account *account, struct cost_recorder *recorder,
-          uint64_t tick)
-    OVS_REQUIRES(account->mutex)
-{
-    struct cost_slowest *slowest = cost_recorder_take_slowest(recorder);
-
-    if (slowest) {
-        slowest->account = account;
-        slowest->tick = tick;
-        slowest->n_clears = account->n_clears;
-    }
-    return slowest;
-}
-
-/* Takes the slowest events, before 'tick', of recorders of 'account'.  The
- * calling thread must not be quiescent. */
-static void
-take_slowest(struct cost_account *account, uint64_t tick)
-{
-    ovs_mutex_lock(&accounts_mutex);
-    ovs_mutex_lock(&account->mutex);
-    for (size_t i = 0; i < account->n_recorders; i++) {
-        struct cost_slowest *slowest = take_list(account,
-                                                 account->recorders[i], tick);
-
-        if (slowest) {
-            account->n_refs++;
-            ovsrcu_postpone(collect_slowest, slowest);
-        }
-    }
-    ovs_mutex_unlock(&account->mutex);
-    ovs_mutex_unlock(&accounts_mutex);
 }
 
 /* Moves what recorder 'idx' of 'account', which no thread uses any more, has
@@ -283,18 +240,14 @@ remove_recorder(struct cost_account *account, size_t idx)
     OVS_REQUIRES(account->mutex)
 {
     struct cost_recorder *recorder = account->recorders[idx];
-    struct cost_slowest *slowest = take_list(account, recorder,
-                                             cost_load(&latest_tick) + 1);
     struct cost_book book;
 
-    if (slowest) {
-        keep_slowest(account, slowest);
-        cost_slowest_destroy(slowest);
-    }
+    take_slowest(account, cost_load(&latest_tick) + 1);
+    cost_recorder_take_keys(recorder, account->exited.keys);
     cost_book_init(&book, account->kind);
     cost_recorder_read(recorder, &book);
     cost_book_add(&account->exited, &book);
-    account->exited_activity += cost_recorder_activity(recorder);
+    account->activity -= cost_recorder_activity(recorder);
     cost_window_pass(recorder, &account->exited,
                      MAX(recorder->since_tick, account->since_tick), &book);
     cost_window_forget(recorder);
@@ -331,6 +284,7 @@ cost_account_remove_recorders(struct cost_account *account)
 void
 cost_account_destroy(struct cost_account *account)
 {
+    struct cost_account *deleted;
     struct known_kind *known;
 
     if (!account) {
@@ -343,10 +297,12 @@ cost_account_destroy(struct cost_account *account)
     ovs_mutex_lock(&account->mutex);
     remove_recorders(account);
     known = get_kind(account->kind);
-    known->deleted.n_accounts++;
-    cost_book_add(&known->deleted.book, &account->exited);
-    cost_window_pass(account, account->kind, account->since_tick,
-                     &account->exited);
+    known->n_deleted++;
+    deleted = known->deleted;
+    ovs_mutex_lock(&deleted->mutex);
+    cost_book_add(&deleted->exited, &account->exited);
+    cost_window_pass(account, deleted, account->since_tick, &account->exited);
+    ovs_mutex_unlock(&deleted->mutex);
     ovs_mutex_unlock(&account->mutex);
     account_unref(account);
     ovs_mutex_unlock(&accounts_mutex);
@@ -368,11 +324,9 @@ cost_recorder_create(struct cost_account *account, const char *thread)
     recorder->account = account;
     ovs_mutex_lock(&account->mutex);
     recorder->since_tick = cost_load(&latest_tick);
-    if (account->n_recorders >= account->allocated_recorders) {
-        account->recorders = x2nrealloc(account->recorders,
-                                        &account->allocated_recorders,
-                                        sizeof *account->recorders);
-    }
+    account->recorders = xrealloc(account->recorders,
+                                  (account->n_recorders + 1)
+                                  * sizeof *account->recorders);
     account->recorders[account->n_recorders++] = recorder;
     ovs_mutex_unlock(&account->mutex);
     return recorder;
@@ -456,7 +410,7 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
                             * sizeof *all->accounts);
     LIST_FOR_EACH (account, list_node, &accounts) {
         if (account_matches(account, kinds, n_kinds, name)) {
-            account->n_refs++;
+            ovs_refcount_ref(&account->ref_cnt);
             all->accounts[all->n++] = account;
         }
     }
@@ -465,21 +419,21 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
     all->totals = xmalloc(all->n_kinds * sizeof *all->totals);
     for (size_t i = 0; i < all->n_kinds; i++) {
         const struct known_kind *known = get_kind(kinds[i]);
-        bool whole = known->since_tick >= all->from.number;
         struct cost_sum *deleted = &all->deleted[i];
+        struct cost_sum *total = &all->totals[i];
+        struct cost_reading reading;
 
-        sum_init(&all->totals[i], kinds[i],
-                 whole ? known->since_us : all->from.us);
-        sum_init(deleted, kinds[i],
-                 whole ? known->deleted.since_us : all->from.us);
-        deleted->n_accounts = known->deleted.n_accounts;
-        cost_book_add(&deleted->book, &known->deleted.book);
-        if (!whole && !cost_window_subtract(kinds[i], false, &all->from,
-                                            &deleted->book)) {
-            /* The tick is being made. */
-            cost_book_uninit(&deleted->book);
-            cost_book_init(&deleted->book, kinds[i]);
+        deleted->n_accounts = total->n_accounts = known->n_deleted;
+        deleted->since_us = all->from.us;
+        cost_book_init(&deleted->book, kinds[i]);
+        cost_book_init(&total->book, kinds[i]);
+        if (cost_account_read(known->deleted, &all->from, &reading)) {
+            deleted->since_us = reading.since_us;
+            cost_book_add(&deleted->book, &reading.total);
+            cost_book_add(&total->book, &reading.total);
+            cost_reading_uninit(&reading);
         }
+        total->since_us = MAX(deleted->since_us, known->since_us);
     }
     ovs_mutex_unlock(&accounts_mutex);
     qsort(all->accounts, all->n, sizeof *all->accounts, compare_accounts);
@@ -489,11 +443,9 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
 void
 cost_accounts_put(struct cost_accounts *all)
 {
-    ovs_mutex_lock(&accounts_mutex);
     for (size_t i = 0; i < all->n; i++) {
         account_unref(all->accounts[i]);
     }
-    ovs_mutex_unlock(&accounts_mutex);
     free(all->accounts);
     for (size_t i = 0; i < all->n_kinds; i++) {
         cost_book_uninit(&all->deleted[i].book);
@@ -509,52 +461,28 @@ cost_account_name(const struct cost_account *account)
     return account->name;
 }
 
-/* Somebody waits for a grace period. */
-struct grace {
-    ATOMIC(bool) over;                  /* It is, or nobody waits any more. */
-};
+/* Returns the owner of copies of thread 'i' of 'account': a recorder, or, if
+ * there are not so many, that of all that are gone. */
+static const void *
+thread_owner(const struct cost_account *account, size_t i)
+    OVS_REQUIRES(account->mutex)
+{
+    return (i < account->n_recorders ? (const void *) account->recorders[i]
+            : &account->exited);
+}
 
+/* Adds the numbers of thread 'i' of 'account' to 'book'.  The keys of all
+ * threads are among the numbers of the last one. */
 static void
-grace_end(struct grace *grace)
+read_thread(struct cost_account *account, size_t i, struct cost_book *book)
+    OVS_REQUIRES(account->mutex)
 {
-    if (atomic_exchange(&grace->over, true)) {
-        free(grace);
+    if (i < account->n_recorders) {
+        cost_recorder_take_keys(account->recorders[i], account->exited.keys);
+        cost_recorder_read(account->recorders[i], book);
+    } else {
+        cost_book_add(book, &account->exited);
     }
-}
-
-/* Takes the slowest events of the 'n' accounts 'of', so that
- * cost_account_read() has them.  Waits for a grace period, in which the
- * calling thread is quiescent, but not for long.  Returns false if that has
- * not been enough, so that the latest ones are missing until later. */
-bool
-cost_accounts_take_slowest(struct cost_account *const of[], size_t n)
-{
-    struct grace *grace = xzalloc(sizeof *grace);
-    bool over = false;
-
-    for (size_t i = 0; i < n; i++) {
-        take_slowest(of[i], cost_load(&latest_tick) + 1);
-    }
-    ovsrcu_postpone(grace_end, grace);
-    for (int i = 0; i < MAX_WAIT_MS && !over; i++) {
-        xnanosleep(1000000);
-        atomic_read(&grace->over, &over);
-    }
-    if (atomic_exchange(&grace->over, true)) {
-        free(grace);
-    }
-    return over;
-}
-
-/* Makes 'book' what 'owner' has counted since '*from', if 'since_tick', when
- * it began, is before that, or, if 'later', since the first tick after it that
- * is known, which '*from' becomes.  Returns false if there is none. */
-static bool
-make_window(const void *owner, uint64_t since_tick, bool later,
-            struct cost_tick *from, struct cost_book *book)
-{
-    return (since_tick >= from->number
-            || cost_window_subtract(owner, later, from, book));
 }
 
 /* Reads 'account' into 'reading', and only what happened since 'from', from
@@ -562,7 +490,7 @@ make_window(const void *owner, uint64_t since_tick, bool later,
  * cleared since.  If its numbers were not copied then, as it was not active,
  * reads what happened since a later tick; a thread whose numbers were not
  * copied then is not among 'threads'.  The slowest events are those that
- * cost_accounts_take_slowest() or an earlier tick has taken.
+ * cost_account_take_slowest() or an earlier tick has taken.
  *
  * Returns true if successful: then the caller must free it with
  * cost_reading_uninit().  Returns false if there has been no such tick.
@@ -575,7 +503,7 @@ cost_account_read(struct cost_account *account, const struct cost_tick *from,
 {
     const struct cost_kind *kind = account->kind;
     struct cost_tick tick = *from;
-    struct cost_thread_book *thread;
+    size_t n;
     bool known;
 
     reading->kind = kind;
@@ -584,45 +512,39 @@ cost_account_read(struct cost_account *account, const struct cost_tick *from,
     cost_book_init(&reading->total, kind);
 
     ovs_mutex_lock(&account->mutex);
-    reading->threads = xmalloc((account->n_recorders + 1)
-                               * sizeof *reading->threads);
-    for (size_t i = 0; i <= account->n_recorders; i++) {
-        thread = &reading->threads[i];
+    n = account->n_recorders + 1;
+    reading->threads = xmalloc(n * sizeof *reading->threads);
+    for (size_t i = 0; i < n; i++) {
+        struct cost_thread_book *thread = &reading->threads[i];
+
         cost_book_init(&thread->book, kind);
-        if (i < account->n_recorders) {
-            ovs_strlcpy(thread->name, account->recorders[i]->thread,
-                        sizeof thread->name);
-            cost_recorder_read(account->recorders[i], &thread->book);
-        } else {
-            ovs_strlcpy(thread->name, "exited", sizeof thread->name);
-            cost_book_add(&thread->book, &account->exited);
-        }
+        read_thread(account, i, &thread->book);
+        ovs_strlcpy(thread->name, (i < n - 1 ? account->recorders[i]->thread
+                                   : "exited"), sizeof thread->name);
         cost_book_add(&reading->total, &thread->book);
     }
 
-    known = make_window(account, account->since_tick, true, &tick,
-                        &reading->total);
-    if (account->since_tick >= tick.number) {
+    known = account->since_tick >= tick.number;
+    if (known) {
         tick.number = 0;
+    } else {
+        known = cost_window_subtract(account, true, &tick, &reading->total);
     }
     reading->n_threads = 0;
-    for (size_t i = 0; i <= account->n_recorders; i++) {
-        const struct cost_recorder *recorder
-            = i < account->n_recorders ? account->recorders[i] : NULL;
+    for (size_t i = 0; i < n; i++) {
+        struct cost_thread_book *thread = &reading->threads[i];
+        uint64_t since_tick = i < n - 1 ? account->recorders[i]->since_tick
+                                        : 0;
 
-        thread = &reading->threads[i];
-        if (!recorder) {
-            cost_window_subtract(&account->exited, false, &tick,
-                                 &thread->book);
-        } else if (!make_window(recorder, recorder->since_tick, false, &tick,
-                                &thread->book)) {
+        if (since_tick >= tick.number
+            || cost_window_subtract(thread_owner(account, i), false, &tick,
+                                    &thread->book)) {
+            reading->threads[reading->n_threads++] = *thread;
+        } else {
             cost_book_uninit(&thread->book);
-            continue;
         }
-        reading->threads[reading->n_threads++] = *thread;
     }
 
-    reading->cleared = account->n_clears > 0;
     reading->since_us = tick.number ? tick.us : account->since_us;
     reading->elapsed_ms = (time_msec()
                            - (tick.number ? tick.ms : account->since_ms));
@@ -632,7 +554,7 @@ cost_account_read(struct cost_account *account, const struct cost_tick *from,
         if (account->slowest[i]->tick > tick.number
             && reading->n_slowest < kind->n_slowest) {
             reading->slowest[reading->n_slowest++]
-                = cost_slow_clone(kind, account->slowest[i]);
+                = cost_slow_clone(account->slowest[i]);
         }
     }
     ovs_mutex_unlock(&account->mutex);
@@ -656,16 +578,17 @@ compare_active(const void *a_, const void *b_)
     return n_a != n_b ? (n_a < n_b ? 1 : -1) : *a < *b ? -1 : 1;
 }
 
-/* Finds out how much 'account' has recorded since this was last called. */
+/* Finds out how much 'account' has recorded since this was last called, and
+ * makes its recorders heed a new threshold of the log. */
 static void
 update_activity(struct cost_account *account)
 {
-    uint64_t activity;
+    uint64_t activity = 0;
 
     ovs_mutex_lock(&account->mutex);
-    activity = account->exited_activity;
     for (size_t i = 0; i < account->n_recorders; i++) {
         activity += cost_recorder_activity(account->recorders[i]);
+        cost_recorder_reset_threshold(account->recorders[i]);
     }
     account->recent = activity - account->activity;
     account->activity = activity;
@@ -673,47 +596,47 @@ update_activity(struct cost_account *account)
 }
 
 /* Copies the numbers of 'account', and of '*n_recorders' of its recorders at
- * most, from which those are taken.  If it has recorded nothing since the tick
- * before, the numbers are those of that tick. */
+ * most, from which those are taken, at 'tick'.  If it has recorded nothing
+ * since the tick before, the numbers are those of that tick. */
 static void
-account_copy(struct cost_account *account, size_t *n_recorders)
+account_copy(struct cost_account *account, uint64_t tick, size_t *n_recorders)
 {
     struct cost_book total;
     bool active;
 
     ovs_mutex_lock(&account->mutex);
+    if (account->recent) {
+        take_slowest(account, tick);
+    }
     active = account->recent || !cost_window_repeat(account);
     cost_book_init(&total, account->kind);
-    for (size_t i = 0; i < account->n_recorders; i++) {
-        const struct cost_recorder *recorder = account->recorders[i];
-        bool copy = *n_recorders > 0;
+    for (size_t i = 0; i <= account->n_recorders; i++) {
+        const void *owner = thread_owner(account, i);
+        bool copy = i == account->n_recorders || *n_recorders > 0;
 
-        *n_recorders -= copy;
-        if (active || (copy && !cost_window_repeat(recorder))) {
+        *n_recorders -= copy && i < account->n_recorders;
+        if (active || (copy && !cost_window_repeat(owner))) {
             struct cost_book book;
 
             cost_book_init(&book, account->kind);
-            cost_recorder_read(recorder, &book);
+            read_thread(account, i, &book);
             cost_book_add(&total, &book);
             if (copy) {
-                cost_window_copy(recorder, &book);
+                cost_window_copy(owner, &book);
             }
             cost_book_uninit(&book);
         }
     }
-    cost_window_copy(&account->exited, &account->exited);
     if (active) {
-        cost_book_add(&total, &account->exited);
         cost_window_copy(account, &total);
     }
     cost_book_uninit(&total);
     ovs_mutex_unlock(&account->mutex);
 }
 
-/* Copies the numbers of the most active accounts of 'kind', and takes the
- * slowest events of these, or of all if 'take_all'. */
+/* Copies the numbers of the most active accounts of 'kind' at 'tick'. */
 static void
-kind_copy(const struct cost_kind *kind, uint64_t tick, bool take_all)
+kind_copy(const struct cost_kind *kind, uint64_t tick)
 {
     size_t n_recorders = MAX_RECORDERS;
     struct cost_accounts all;
@@ -731,12 +654,7 @@ kind_copy(const struct cost_kind *kind, uint64_t tick, bool take_all)
 
         account->copied = i < MAX_ACCOUNTS;
         if (account->copied) {
-            account_copy(account, &n_recorders);
-        }
-        if (take_all || (account->copied && account->recent)) {
-            take_slowest(account, tick);
-        }
-        if (account->copied || take_all) {
+            account_copy(account, tick, &n_recorders);
             ovsrcu_quiesce();
         }
     }
@@ -760,16 +678,14 @@ cost_accounts_copy(void)
     cost_tick_begin(&latest);
     cost_store(&latest_tick, tick);
     for (size_t i = 0; i < n_known_kinds; i++) {
-        struct known_kind *known = &known_kinds[i];
-        const struct cost_kind *kind = known->deleted.book.kind;
-        uint64_t log_ns = cost_load(&kind->config->log_ns);
-        bool changed = log_ns != known->log_ns;
+        const struct cost_kind *kind = known_kinds[i].kind;
+        struct cost_account *deleted = known_kinds[i].deleted;
 
-        known->log_ns = log_ns;
-        cost_window_copy(kind, &known->deleted.book);
+        ovs_mutex_lock(&deleted->mutex);
+        cost_window_copy(deleted, &deleted->exited);
+        ovs_mutex_unlock(&deleted->mutex);
         ovs_mutex_unlock(&accounts_mutex);
-        /* New lists heed the new threshold. */
-        kind_copy(kind, tick, changed);
+        kind_copy(kind, tick);
         ovs_mutex_lock(&accounts_mutex);
     }
     ovs_mutex_unlock(&accounts_mutex);
@@ -784,7 +700,7 @@ cost_reading_uninit(struct cost_reading *reading)
     }
     free(reading->threads);
     for (size_t i = 0; i < reading->n_slowest; i++) {
-        cost_slow_destroy(reading->kind, reading->slowest[i]);
+        cost_slow_destroy(reading->slowest[i]);
     }
     free(reading->slowest);
     cost_book_uninit(&reading->total);
@@ -792,16 +708,19 @@ cost_reading_uninit(struct cost_reading *reading)
 
 static void
 account_clear(struct cost_account *account)
+    OVS_REQUIRES(accounts_mutex)
 {
+    struct known_kind *known = get_kind(account->kind);
+
     ovs_mutex_lock(&account->mutex);
     for (size_t i = 0; i < account->n_recorders; i++) {
         cost_recorder_take_data(account->recorders[i]);
     }
     account_drop(account);
-    account->n_clears++;
     account->since_tick = cost_load(&latest_tick);
     account->since_us = MAX(time_wall_usec(), account->since_us + 1);
     account->since_ms = time_msec();
+    known->since_us = MAX(account->since_us, known->since_us + 1);
     ovs_mutex_unlock(&account->mutex);
 }
 
@@ -813,34 +732,19 @@ cost_accounts_clear(const struct cost_kind *const kinds[], size_t n_kinds,
                     const char *name)
 {
     struct cost_accounts all;
-    long long int now_us;
     size_t n;
 
     cost_accounts_get(kinds, n_kinds, name, 0, &all);
     n = all.n;
+    ovs_mutex_lock(&accounts_mutex);
     for (size_t i = 0; i < n; i++) {
         account_clear(all.accounts[i]);
     }
-
-    now_us = time_wall_usec();
-    ovs_mutex_lock(&accounts_mutex);
-    for (size_t i = 0; i < n_kinds; i++) {
+    for (size_t i = 0; i < all.n_kinds; i++) {
         struct known_kind *known = get_kind(kinds[i]);
-        bool cleared = !name;
 
-        if (!name) {
-            cost_book_uninit(&known->deleted.book);
-            cost_window_forget(kinds[i]);
-            known->since_tick = cost_load(&latest_tick);
-            sum_init(&known->deleted, kinds[i],
-                     MAX(now_us, known->deleted.since_us + 1));
-        }
-        for (size_t j = 0; j < n && !cleared; j++) {
-            cleared = all.accounts[j]->kind == kinds[i];
-        }
-        if (cleared) {
-            known->since_us = MAX(now_us, known->since_us + 1);
-        }
+        account_clear(known->deleted);
+        known->n_deleted = 0;
     }
     ovs_mutex_unlock(&accounts_mutex);
     cost_accounts_put(&all);

@@ -53,8 +53,8 @@ struct simap;
  * Any thread may read or clear an account while others record into it, with
  * relaxed loads: a reading may have part of the events that are recorded
  * meanwhile, such as their times without their counters, and the next one has
- * the rest.  Sums are exact once nobody records.  Only a reader that wants the
- * slowest events waits, for a grace period, holding no lock.
+ * the rest, as it has a list of the slowest events that its thread is just
+ * adding to.  Sums are exact once nobody records.
  *
  * Locks are taken in this order: that of the configuration, under which
  * cost_config's functions run; that of all accounts; that of one account; that
@@ -64,9 +64,9 @@ struct simap;
  *
  * The numbers of a destroyed recorder move to a book named "exited".  The
  * numbers of a destroyed account, with those of its recorders, move to the
- * sums of deleted accounts that cost_accounts_get() has.  The slowest events
- * move to the account with each tick, before they are read, and when a thread
- * exits.  Those of deleted accounts are not shown.
+ * sums of deleted accounts that cost_accounts_get() has.  The slowest events,
+ * and the keys, move to the account with each tick, before they are read, and
+ * when a thread exits.  Slowest events of deleted accounts are not shown.
  *
  * Clearing an account takes the data away from its recorders; what is recorded
  * next is new data, an event in progress with it.  "exited" is emptied, and an
@@ -104,7 +104,6 @@ struct cost_reading {
     const char *name;
     const char *datapath;               /* That its object is in, or is, or
                                          * NULL. */
-    bool cleared;                       /* Since it was created? */
     long long int since_us;             /* Time of day of the latest clear, or
                                          * of its creation, us since the
                                          * Epoch. */
@@ -136,8 +135,8 @@ struct cost_accounts {
                                          * unless its number is 0. */
 
     /* If all accounts were wanted, for each of 'n_kinds' kinds: the sum of
-     * those that have been destroyed, and an empty one for the caller, whose
-     * 'since_us' is that of a sum of all accounts. */
+     * those that have been destroyed, and the same for the caller to add
+     * others to, whose 'since_us' is that of a sum of all accounts. */
     struct cost_sum *deleted;
     struct cost_sum *totals;
     size_t n_kinds;
@@ -150,8 +149,7 @@ void cost_accounts_put(struct cost_accounts *);
 size_t cost_accounts_clear(const struct cost_kind *const kinds[],
                            size_t n_kinds, const char *name);
 const char *cost_account_name(const struct cost_account *);
-bool cost_accounts_take_slowest(struct cost_account *const accounts[],
-                                size_t n);
+void cost_account_take_slowest(struct cost_account *);
 bool cost_account_read(struct cost_account *, const struct cost_tick *from,
                        struct cost_reading *);
 void cost_accounts_copy(void);

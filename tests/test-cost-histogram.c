@@ -19,24 +19,19 @@
 #include "timeval.h"
 #include "util.h"
 
-/* A histogram that has all buckets. */
-struct whole {
-    struct cost_hist hist;
-    uint64_t buckets[COST_HIST_N_BUCKETS];
-};
-
-/* Makes 'w' empty, with buckets of 64 bits each other time. */
+/* Returns an empty histogram, the one that was number 'i' before. */
 static struct cost_hist *
-whole_init(struct whole *w)
+empty(size_t i)
 {
-    static bool wide;
+    static struct cost_hist hists[6];
+    static bool used[6];
 
-    cost_hist_init(&w->hist);
-    cost_hist_extend(&w->hist, 0);
-    cost_hist_extend(&w->hist, COST_HIST_N_BUCKETS - 1);
-    w->hist.wide = wide = !wide;
-    w->hist.buckets = memset(w->buckets, 0, sizeof w->buckets);
-    return &w->hist;
+    if (used[i]) {
+        cost_hist_uninit(&hists[i]);
+    }
+    used[i] = true;
+    cost_hist_init(&hists[i]);
+    return &hists[i];
 }
 
 static bool
@@ -44,7 +39,9 @@ add(struct cost_hist *hist, uint64_t value)
 {
     bool highest;
 
-    ovs_assert(cost_hist_record(hist, value, &highest));
+    while (!cost_hist_record(hist, value, &highest)) {
+        cost_hist_grow(hist, value);
+    }
     return highest;
 }
 
@@ -96,16 +93,10 @@ static void
 check_statistics(void)
 {
     static const uint64_t values[] = { 2, 4, 4, 4, 5, 5, 7, 9 };
-    struct whole w;
-    struct cost_hist *hist = whole_init(&w);
-    struct cost_hist none;
+    struct cost_hist *hist = empty(0);
 
-    cost_hist_init(&none);
-    ovs_assert(!cost_hist_count(&none) && !cost_hist_max(&none)
-               && !cost_hist_sum(&none) && !cost_hist_mean(&none)
-               && cost_hist_min(&none) == UINT64_MAX
-               && !cost_hist_percentile(&none, 50, false));
-    ovs_assert(!cost_hist_count(hist) && !cost_hist_mean(hist)
+    ovs_assert(!cost_hist_count(hist) && !cost_hist_max(hist)
+               && !cost_hist_sum(hist) && !cost_hist_mean(hist)
                && cost_hist_min(hist) == UINT64_MAX
                && !cost_hist_percentile(hist, 50, false));
     for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
@@ -139,10 +130,9 @@ check_percentiles(void)
     double max_error = exp2(1.0 / 16) - 1;
     uint64_t *values = xmalloc(N * sizeof *values);
     struct cost_hist *hist;
-    struct whole w;
 
     for (int round = 0; round < 15; round++) {
-        hist = whole_init(&w);
+        hist = empty(0);
         for (int i = 0; i < N; i++) {
             values[i] = (random_uint64() >> (64 - 6 - 2 * round)) + 1;
             add(hist, values[i]);
@@ -161,14 +151,14 @@ check_percentiles(void)
     }
 
     /* Of two values, the median is the lower one. */
-    hist = whole_init(&w);
+    hist = empty(0);
     add(hist, 10);
     add(hist, 1000);
     ovs_assert(cost_hist_percentile(hist, 50, false) == 10);
     ovs_assert(cost_hist_percentile(hist, 50.1, false) == 1000);
 
     /* Only zeros. */
-    hist = whole_init(&w);
+    hist = empty(0);
     add(hist, 0);
     ovs_assert(cost_hist_get(hist, 0) == 1 && !cost_hist_min(hist)
                && !cost_hist_max(hist));
@@ -181,13 +171,12 @@ check_percentiles(void)
 static void
 check_highest(void)
 {
-    struct whole w;
-    struct cost_hist *hist = whole_init(&w);
+    struct cost_hist *hist = empty(0);
 
     ovs_assert(add(hist, 1000) && !add(hist, 1000) && !add(hist, 10)
                && add(hist, 1001));
     ovs_assert(cost_hist_max(hist) == 1001 && cost_hist_min(hist) == 10);
-    hist = whole_init(&w);
+    hist = empty(0);
     ovs_assert(!add(hist, 0) && !cost_hist_min(hist));
 }
 
@@ -209,14 +198,13 @@ static void
 check_add(void)
 {
     struct cost_hist *hists[3], *expected, *left, *right;
-    struct whole w[6];
 
     for (int i = 0; i < 3; i++) {
-        hists[i] = whole_init(&w[i]);
+        hists[i] = empty(i);
     }
-    expected = whole_init(&w[3]);
-    left = whole_init(&w[4]);
-    right = whole_init(&w[5]);
+    expected = empty(3);
+    left = empty(4);
+    right = empty(5);
     for (int i = 0; i < 3000; i++) {
         uint64_t ns = random_uint64() >> random_range(64);
 
@@ -230,7 +218,7 @@ check_add(void)
     ovs_assert(hists_equal(left, expected) && hists_equal(right, expected));
 
     /* An empty one changes nothing. */
-    cost_hist_add(left, whole_init(&w[0]));
+    cost_hist_add(left, empty(0));
     ovs_assert(hists_equal(left, expected));
 }
 
@@ -240,14 +228,13 @@ static void
 check_subtract(void)
 {
     struct cost_hist *now, *old, *left;
-    struct whole w[3];
 
     for (int round = 0; round < 100; round++) {
         unsigned int first = COST_HIST_N_BUCKETS, last = 0;
 
-        now = whole_init(&w[0]);
-        old = whole_init(&w[1]);
-        left = whole_init(&w[2]);
+        now = empty(0);
+        old = empty(1);
+        left = empty(2);
         for (int i = 0; i < 200; i++) {
             uint64_t ns = random_uint64() >> random_range(64);
 
@@ -275,8 +262,8 @@ check_subtract(void)
     }
 
     /* Extremes that were not there before stay exact. */
-    now = whole_init(&w[0]);
-    old = whole_init(&w[1]);
+    now = empty(0);
+    old = empty(1);
     add(old, 1000);
     cost_hist_add(now, old);
     add(now, 10);
@@ -286,64 +273,69 @@ check_subtract(void)
 
     /* Nothing is left. */
     cost_hist_subtract(old, old);
-    ovs_assert(hists_equal(old, whole_init(&w[2])));
+    ovs_assert(hists_equal(old, empty(2)));
 
     /* The old one may have had fewer buckets, or none. */
-    cost_hist_init(&w[1].hist);
-    cost_hist_subtract(now, &w[1].hist);
+    cost_hist_subtract(now, empty(1));
     ovs_assert(cost_hist_count(now) == 2 && cost_hist_min(now) == 10);
 }
 
-/* The range of buckets grows by half doublings, or has all buckets. */
+/* The range of buckets grows by half doublings, and keeps the counts. */
 static void
 check_range(void)
 {
-    struct cost_hist hist;
+    static const struct {
+        unsigned int bucket;
+        size_t n;
+    } ranges[] = {
+        { 17, 4 }, { 40, 28 }, { 0, 44 },
+        { COST_HIST_N_EDGES - 1, COST_HIST_N_BUCKETS },
+    };
+    struct cost_hist *hist = empty(0);
+    unsigned int first, last;
 
-    cost_hist_init(&hist);
-    ovs_assert(!cost_hist_has(&hist, 0) && !cost_hist_get(&hist, 17));
-    for (int i = 0; i < 2; i++) {
-        cost_hist_extend(&hist, 17);
-        ovs_assert(hist.first == 16 && hist.n == 4);
-        ovs_assert(cost_hist_size(&hist) == 4 * sizeof(uint32_t));
+    ovs_assert(!cost_hist_size(hist) && !cost_hist_get(hist, 17));
+    ovs_assert(!cost_hist_range(hist, &first, &last));
+    for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
+        cost_hist_grow(hist, cost_hist_edges[ranges[i].bucket]);
+        ovs_assert(cost_hist_size(hist) == (ranges[i].n + 2) * 4);
+        add(hist, cost_hist_edges[17]);
+        ovs_assert(cost_hist_get(hist, 17) == i + 1);
     }
-    ovs_assert(!cost_hist_has(&hist, 15) && cost_hist_has(&hist, 16)
-               && cost_hist_has(&hist, 19) && !cost_hist_has(&hist, 20));
-    cost_hist_extend(&hist, 40);
-    ovs_assert(hist.first == 16 && hist.n == 28);
-    cost_hist_extend(&hist, 0);
-    ovs_assert(hist.first == 0 && hist.n == 44);
-    cost_hist_extend(&hist, COST_HIST_N_EDGES);
-    ovs_assert(hist.first == 0 && hist.n == COST_HIST_N_BUCKETS);
-    hist.wide = true;
-    ovs_assert(cost_hist_size(&hist) == hist.n * sizeof(uint64_t));
+    add(hist, UINT64_MAX);
+    ovs_assert(cost_hist_range(hist, &first, &last));
+    ovs_assert(first == 17 && last == COST_HIST_N_EDGES);
+    ovs_assert(cost_hist_count(hist) == ARRAY_SIZE(ranges) + 1);
 }
 
-/* Buckets of 32 and of 64 bits. */
+/* Counts exceed the 32 bits that they have at first. */
 static void
 check_width(void)
 {
-    uint64_t buckets[2][COST_HIST_CHUNK] = { { 0 } };
-    struct cost_hist narrow, wide;
+    struct cost_hist *hist = empty(0), *sum = empty(1);
+    struct cost_buckets *buckets;
+    size_t size;
+    bool highest;
 
-    cost_hist_init(&narrow);
-    cost_hist_extend(&narrow, 17);
-    wide = narrow;
-    wide.wide = true;
-    narrow.buckets = buckets[0];
-    wide.buckets = buckets[1];
-    cost_hist_add_bucket(&narrow, 17, UINT32_MAX);
-    ovs_assert(cost_hist_get(&narrow, 17) == UINT32_MAX);
-    ovs_assert(!cost_hist_get(&narrow, 16) && !cost_hist_get(&narrow, 18));
-    cost_hist_add(&wide, &narrow);
-    cost_hist_add(&wide, &narrow);
-    ovs_assert(cost_hist_get(&wide, 17) == 2 * (uint64_t) UINT32_MAX);
-    ovs_assert(!cost_hist_get(&wide, 16) && !cost_hist_get(&wide, 18));
-    ovs_assert(cost_hist_count(&wide) == 2 * (uint64_t) UINT32_MAX);
-    cost_hist_subtract(&wide, &narrow);
-    ovs_assert(cost_hist_get(&wide, 17) == UINT32_MAX);
-    cost_hist_add_bucket(&wide, 17, 1);
-    ovs_assert(cost_hist_get(&wide, 17) == UINT32_MAX + UINT64_C(1));
+    /* As if so many values had been recorded. */
+    add(hist, 1000);
+    size = cost_hist_size(hist);
+    buckets = ovsrcu_get(struct cost_buckets *, &hist->buckets);
+    ovs_assert(!buckets->wide);
+    atomic_store_relaxed((atomic_uint32_t *) buckets->counts
+                         + (cost_hist_bucket(1000) - buckets->first),
+                         UINT32_MAX - 1);
+    cost_hist_add(sum, hist);
+    ovs_assert(!cost_hist_record(hist, 1000, &highest));
+    for (int i = 0; i < 3; i++) {
+        add(hist, 1000);
+    }
+    ovs_assert(cost_hist_size(hist) > size);
+    ovs_assert(cost_hist_count(hist) == UINT32_MAX + UINT64_C(2));
+    cost_hist_add(sum, hist);
+    ovs_assert(cost_hist_count(sum) == 2 * (uint64_t) UINT32_MAX + 1);
+    cost_hist_subtract(sum, hist);
+    ovs_assert(cost_hist_count(sum) == UINT32_MAX - 1);
 }
 
 static void
@@ -395,15 +387,13 @@ run_benchmark(struct ovs_cmdl_context *ctx)
 {
     enum { N_ROUNDS = 21, N_VALUES = 4096 };
     int n = ctx->argc > 1 ? atoi(ctx->argv[1]) : 10000000;
-    struct whole whole;
-    struct cost_hist *hist = whole_init(&whole);
+    struct cost_hist *hist = empty(0);
     static uint64_t values[N_VALUES];
     double ns[N_ROUNDS];
 
     if (n < 1) {
         ovs_fatal(0, "\"%s\" is not a positive number", ctx->argv[1]);
     }
-    hist->wide = false;
     for (size_t i = 0; i < N_VALUES; i++) {
         values[i] = 1000 + random_range(8000);
     }

@@ -12,8 +12,6 @@
 
 #include "cost-book.h"
 #include "openvswitch/dynamic-string.h"
-#include "ovs-rcu.h"
-#include "ovs-thread.h"
 #include "ovstest.h"
 #include "util.h"
 
@@ -36,39 +34,31 @@ static const struct cost_list list = {
 static uint64_t truth[N_KEYS];
 
 /* Counts a sample of 'key' that took 'ns' and stands for 'weight' events, or
- * 'n_lost' lost ones, in '*keys'. */
+ * 'n_lost' lost ones, in 'keys'. */
 static void
-count_sample(struct cost_keys **keys, uint64_t key, uint64_t ns,
+count_sample(struct cost_sketch *keys, uint64_t key, uint64_t ns,
              uint64_t weight, uint64_t n_lost)
 {
     struct cost_who who = {
         .id = key + 1, .name = "key", .numbers = { key, key + 1 },
     };
 
-    if (!*keys || !cost_keys_count(*keys, &list, &who, ns, weight, n_lost)) {
-        struct cost_keys *old = *keys;
-
-        *keys = cost_keys_grow(old, list.max);
-        if (old) {
-            cost_keys_free(old);
-        }
-        ovs_assert(cost_keys_count(*keys, &list, &who, ns, weight, n_lost));
-    }
+    cost_sketch_count(keys, &list, &who, ns, weight, n_lost);
 }
 
 /* Counts an event of 'key' that took 'ns', or 'n_lost' lost ones. */
 static void
-count(struct cost_keys **keys, uint64_t key, uint64_t ns, uint64_t n_lost)
+count(struct cost_sketch *keys, uint64_t key, uint64_t ns, uint64_t n_lost)
 {
     count_sample(keys, key, ns, 1, n_lost);
 }
 
 /* Makes 'sketch' a copy of 'keys'. */
 static void
-read_keys(struct cost_sketch *sketch, const struct cost_keys *keys)
+read_keys(struct cost_sketch *sketch, const struct cost_sketch *keys)
 {
     memset(sketch, 0, sizeof *sketch);
-    cost_sketch_read(sketch, keys, N_ROWS);
+    cost_sketch_add(sketch, keys, N_ROWS);
 }
 
 static const struct cost_row *
@@ -106,18 +96,18 @@ check_exact(void)
 {
     uint64_t used = cost_memory_used();
     struct cost_sketch sum = { .n = 0 }, old, new;
-    struct cost_keys *keys = NULL;
+    struct cost_sketch keys = { .n = 0 };
 
     for (int i = 1; i <= 100; i++) {
         for (int j = 0; j < i; j++) {
             count(&keys, i, 1 + j, 0);
         }
     }
-    read_keys(&old, keys);
+    read_keys(&old, &keys);
     count(&keys, 100, 1000, 0);
     count(&keys, 7, 0, 5);
     count(&keys, 101, 3, 0);
-    read_keys(&new, keys);
+    read_keys(&new, &keys);
     ovs_assert(new.n == 101 && !new.floor && !new.other_ns);
     for (int i = 1; i < 100; i++) {
         check_row(&new, i, i, i * (i + 1) / 2, i, i == 7 ? 5 : 0);
@@ -141,7 +131,7 @@ check_exact(void)
     cost_sketch_uninit(&sum);
     cost_sketch_uninit(&old);
     cost_sketch_uninit(&new);
-    cost_keys_destroy(keys);
+    cost_sketch_uninit(&keys);
     ovs_assert(cost_memory_used() == used);
 }
 
@@ -183,8 +173,8 @@ next_random(void)
 static void
 check_stream(bool zipf)
 {
-    struct cost_keys *threads[N_THREADS] = { NULL }, *keys = NULL;
-    struct cost_sketch old, new, one, sum = { .n = 0 };
+    struct cost_sketch threads[N_THREADS] = { { .n = 0 } };
+    struct cost_sketch old, new, keys = { .n = 0 }, sum = { .n = 0 };
     uint64_t n = 0, time_ns = 0;
 
     memset(truth, 0, sizeof truth);
@@ -193,7 +183,7 @@ check_stream(bool zipf)
         uint64_t key = zipf ? exp(u * log(N_KEYS)) - 1 : u * N_KEYS;
 
         if (i == N_EVENTS / 2) {
-            read_keys(&old, keys);
+            read_keys(&old, &keys);
             check_bounds(&old, i);
         }
         truth[key]++;
@@ -202,7 +192,7 @@ check_stream(bool zipf)
     }
 
     /* One thread: the rows share all events. */
-    read_keys(&new, keys);
+    read_keys(&new, &keys);
     check_bounds(&new, N_EVENTS);
     for (size_t i = 0; i < new.n; i++) {
         const struct cost_row *row = &new.rows[i];
@@ -219,10 +209,8 @@ check_stream(bool zipf)
 
     /* Several threads. */
     for (int i = 0; i < N_THREADS; i++) {
-        read_keys(&one, threads[i]);
-        cost_sketch_add(&sum, &one, N_ROWS);
-        cost_sketch_uninit(&one);
-        cost_keys_destroy(threads[i]);
+        cost_sketch_add(&sum, &threads[i], N_ROWS);
+        cost_sketch_uninit(&threads[i]);
     }
     check_bounds(&sum, N_EVENTS);
     time_ns = sum.other_ns;
@@ -245,19 +233,19 @@ check_stream(bool zipf)
     cost_sketch_uninit(&sum);
     cost_sketch_uninit(&old);
     cost_sketch_uninit(&new);
-    cost_keys_destroy(keys);
+    cost_sketch_uninit(&keys);
 }
 
 /* What has been counted since. */
 static void
 check_window(void)
 {
-    struct cost_keys *keys = NULL;
+    struct cost_sketch keys = { .n = 0 };
     struct cost_sketch old, new;
 
     for (int i = 0; i < N_EVENTS; i++) {
         if (i == N_EVENTS / 2) {
-            read_keys(&old, keys);
+            read_keys(&old, &keys);
             memset(truth, 0, sizeof truth);
         }
 
@@ -269,13 +257,13 @@ check_window(void)
         truth[key]++;
         count(&keys, key, EVENT_NS, 0);
     }
-    read_keys(&new, keys);
+    read_keys(&new, &keys);
     cost_sketch_subtract(&new, &old);
     check_bounds(&new, UINT64_MAX);
     ovs_assert(find(&new, N_KEYS - 1));
     cost_sketch_uninit(&old);
     cost_sketch_uninit(&new);
-    cost_keys_destroy(keys);
+    cost_sketch_uninit(&keys);
 }
 
 /* A key that is in a sum of two threads, but was not in the old one, which had
@@ -283,8 +271,7 @@ check_window(void)
 static void
 check_window_of_sum(void)
 {
-    struct cost_keys *keys[2] = { NULL, NULL };
-    struct cost_sketch sums[2];
+    struct cost_sketch keys[2] = { { .n = 0 }, { .n = 0 } }, sums[2];
 
     for (int i = 0; i < 2; i++) {
         for (int j = 0; j < 2; j++) {
@@ -297,8 +284,8 @@ check_window_of_sum(void)
                 count(&keys[j], 1000 * j, EVENT_NS, 0);
             }
         }
-        read_keys(&sums[i], keys[0]);
-        cost_sketch_read(&sums[i], keys[1], N_ROWS);
+        read_keys(&sums[i], &keys[0]);
+        cost_sketch_add(&sums[i], &keys[1], N_ROWS);
     }
     cost_sketch_subtract(&sums[1], &sums[0]);
     for (uint64_t key = 0; key <= 1000; key += 1000) {
@@ -309,7 +296,7 @@ check_window_of_sum(void)
     }
     for (int i = 0; i < 2; i++) {
         cost_sketch_uninit(&sums[i]);
-        cost_keys_destroy(keys[i]);
+        cost_sketch_uninit(&keys[i]);
     }
 }
 
@@ -332,37 +319,37 @@ check_text(void)
 static void
 check_weights(void)
 {
-    struct cost_keys *keys = NULL;
+    struct cost_sketch keys = { .n = 0 };
     struct cost_sketch old, new;
 
     count_sample(&keys, 1, 100, 16, 0);
     count_sample(&keys, 1, 50, 16, 0);
     count_sample(&keys, 2, 7, 64, 0);
     count_sample(&keys, 2, 0, 64, 3);
-    read_keys(&old, keys);
+    read_keys(&old, &keys);
     check_row(&old, 1, 32, 2400, 100, 0);
     check_row(&old, 2, 64, 448, 7, 3);
     ovs_assert(find(&old, 1)->n_samples == 2 && find(&old, 2)->n_samples == 1);
 
     /* The interval may change. */
     count_sample(&keys, 1, 30, 1, 0);
-    read_keys(&new, keys);
+    read_keys(&new, &keys);
     check_row(&new, 1, 33, 2430, 100, 0);
     cost_sketch_add(&old, &new, N_ROWS);
     check_row(&old, 1, 65, 4830, 100, 0);
     ovs_assert(find(&old, 1)->n_samples == 5);
     cost_sketch_uninit(&old);
-    read_keys(&old, keys);
+    read_keys(&old, &keys);
     count_sample(&keys, 1, 20, 16, 0);
     cost_sketch_uninit(&new);
-    read_keys(&new, keys);
+    read_keys(&new, &keys);
     cost_sketch_subtract(&new, &old);
     ovs_assert(new.n == 1 && find(&new, 1)->n_samples == 1);
     check_row(&new, 1, 16, 320, UINT64_MAX, 0);
 
     cost_sketch_uninit(&old);
     cost_sketch_uninit(&new);
-    cost_keys_destroy(keys);
+    cost_sketch_uninit(&keys);
 }
 
 /* Samples of keys that have many rows' worth of competitors: whoever takes a
@@ -371,7 +358,7 @@ static void
 check_weighted_bounds(void)
 {
     enum { WEIGHT = 16 };
-    struct cost_keys *keys = NULL;
+    struct cost_sketch keys = { .n = 0 };
     struct cost_sketch sketch;
     uint64_t n = 0;
 
@@ -383,7 +370,7 @@ check_weighted_bounds(void)
         truth[key] += WEIGHT;
         count_sample(&keys, key, EVENT_NS, WEIGHT, 0);
     }
-    read_keys(&sketch, keys);
+    read_keys(&sketch, &keys);
     check_bounds(&sketch, (uint64_t) N_EVENTS * WEIGHT);
     for (size_t i = 0; i < sketch.n; i++) {
         const struct cost_row *row = &sketch.rows[i];
@@ -394,82 +381,7 @@ check_weighted_bounds(void)
     }
     ovs_assert(n == (uint64_t) N_EVENTS * WEIGHT);
     cost_sketch_uninit(&sketch);
-    cost_keys_destroy(keys);
-}
-
-static atomic_bool stop = false;
-
-static void *
-write_thread(void *keys_)
-{
-    struct cost_keys *keys = keys_;
-    bool done;
-
-    do {
-        for (int i = 0; i < 1000; i++) {
-            count(&keys, next_random() % 1000, EVENT_NS, 0);
-        }
-        ovsrcu_quiesce();
-        atomic_read_relaxed(&stop, &done);
-    } while (!done);
-    return NULL;
-}
-
-/* While another thread counts, a copy has no key twice, each with its own
- * name, and numbers that only increase.  Afterwards, it is exact. */
-static void
-check_concurrent(void)
-{
-    struct cost_keys *keys = NULL;
-    struct cost_sketch before, sketch;
-    pthread_t thread;
-    uint64_t n = 0, time_ns;
-
-    for (int i = 0; i < N_ROWS; i++) {
-        count(&keys, i, EVENT_NS, 0);
-    }
-    read_keys(&before, keys);
-    thread = ovs_thread_create("writer", write_thread, keys);
-    for (int i = 0; i < 2000; i++) {
-        struct ds s = DS_EMPTY_INITIALIZER;
-
-        read_keys(&sketch, keys);
-        ovs_assert(sketch.n && sketch.n <= N_ROWS);
-        ovs_assert(sketch.floor >= before.floor
-                   && sketch.other_ns >= before.other_ns);
-        find(&sketch, 0);
-        for (size_t j = 0; j < sketch.n; j++) {
-            const struct cost_row *row = &sketch.rows[j];
-            const struct cost_row *old = find(&before, row->id - 1);
-
-            ds_clear(&s);
-            format((uint64_t[]) { row->id - 1, row->id }, &s);
-            ovs_assert(!strcmp(row->group, ds_cstr(&s)));
-            ovs_assert(row->events >= row->error);
-            ovs_assert(!old || (row->error >= old->error
-                                && row->events >= old->events));
-        }
-        ds_destroy(&s);
-        cost_sketch_uninit(&before);
-        before = sketch;
-        ovsrcu_quiesce();
-    }
-    atomic_store_relaxed(&stop, true);
-    xpthread_join(thread, NULL);
-    cost_sketch_uninit(&before);
-
-    read_keys(&sketch, keys);
-    time_ns = sketch.other_ns;
-    for (size_t i = 0; i < sketch.n; i++) {
-        const struct cost_row *row = &sketch.rows[i];
-
-        ovs_assert(row->time_ns == EVENT_NS * (row->events - row->error));
-        n += row->events;
-        time_ns += row->time_ns;
-    }
-    ovs_assert(sketch.n == N_ROWS && time_ns == EVENT_NS * n);
-    cost_sketch_uninit(&sketch);
-    cost_keys_destroy(keys);
+    cost_sketch_uninit(&keys);
 }
 
 static void
@@ -487,11 +399,6 @@ test_cost_sketch_main(int argc OVS_UNUSED, char *argv[])
     check_text();
     check_weights();
     check_weighted_bounds();
-    check_concurrent();
-    /* What was postponed is freed soon. */
-    for (int i = 0; cost_memory_used() != used && i < 10000; i++) {
-        xnanosleep(1000000);
-    }
     ovs_assert(cost_memory_used() == used);
     printf("ok\n");
 }

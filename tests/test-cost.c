@@ -69,8 +69,12 @@ get_details(const struct cost_span *span OVS_UNUSED, uint64_t *details)
     .n_details = 2,                             \
     .get_details = get_details
 
+enum { N_KEYS = 7 };
+static const struct cost_list list = { .name = "key", .max = 2 * N_KEYS };
+
 static const struct cost_kind kind = {
-    KIND("event", COST_MAX_SLOWEST), .typed_names = true
+    KIND("event", COST_MAX_SLOWEST), .typed_names = true,
+    .lists = &list, .n_lists = 1,
 };
 static const struct cost_kind *const kinds[] = { &kind };
 
@@ -114,6 +118,9 @@ record(struct cost_recorder *recorder, size_t class, uint64_t number)
     cost_outcome(recorder->kind, number % 2 ? BAD : GOOD);
     if (span.recorder && span.sampled) {
         cost_entry_add(&span.entry, NUMBER, number);
+        span.who[0] = (struct cost_who) {
+            .id = 1 + number % N_KEYS, .name = "key",
+        };
     }
     cost_span_end(&span, 0, SECOND, class);
 }
@@ -138,15 +145,23 @@ read_kind(const struct cost_kind *const of[])
     return r;
 }
 
-/* The same with the slowest events, at a time when no thread is busy. */
-static struct read *
-read_slowest(const struct cost_kind *const of[])
+/* Makes readings of accounts of a kind have the slowest events. */
+static void
+take_slowest(const struct cost_kind *const of[])
 {
     struct cost_accounts all;
 
     cost_accounts_get(of, 1, NULL, 0, &all);
-    ovs_assert(cost_accounts_take_slowest(all.accounts, all.n));
+    for (size_t i = 0; i < all.n; i++) {
+        cost_account_take_slowest(all.accounts[i]);
+    }
     cost_accounts_put(&all);
+}
+
+static struct read *
+read_slowest(const struct cost_kind *const of[])
+{
+    take_slowest(of);
     return read_kind(of);
 }
 
@@ -191,6 +206,20 @@ check_book(const struct cost_book *book)
         ovs_assert(total - first - second <= 2 * n);
         cost_block_destroy(block);
     }
+}
+
+/* Each event is counted for its key. */
+static void
+check_keys(const struct cost_book *book)
+{
+    const struct cost_sketch *keys = &book->keys[0];
+    uint64_t n = 0;
+
+    ovs_assert(keys->n == N_KEYS);
+    for (size_t i = 0; i < keys->n; i++) {
+        n += keys->rows[i].events;
+    }
+    ovs_assert(n == cost_book_events(book, COST_ALL_CLASSES));
 }
 
 /* A slow event is what it was. */
@@ -294,17 +323,14 @@ check_concurrent_read(struct cost_account *account)
         check_slow(&r->reading);
         read_free(r);
         if (n % 2) {
-            struct cost_accounts all;
-
-            cost_accounts_get(kinds, 1, NULL, 0, &all);
-            cost_accounts_take_slowest(all.accounts, all.n);
-            cost_accounts_put(&all);
+            take_slowest(kinds);
         }
     }
     join_writers(writers, N_WRITERS);
     r = read_slowest(kinds);
     ovs_assert(cost_block_events(r->sum) == N_WRITERS * N_EVENTS);
     check_book(&r->reading.total);
+    check_keys(&r->reading.total);
     ovs_assert(r->reading.n_slowest == COST_MAX_SLOWEST);
     check_slow(&r->reading);
     read_free(r);
@@ -335,6 +361,7 @@ check_thread_exit(struct cost_account *account)
     ovs_assert(r->reading.n_slowest == COST_MAX_SLOWEST);
     ovs_assert(cost_block_events(r->sum) == N_ROUNDS * N_WRITERS * N_EVENTS);
     check_book(&r->reading.total);
+    check_keys(&r->reading.total);
     check_slow(&r->reading);
     read_free(r);
 }
@@ -633,42 +660,6 @@ check_untimed(struct cost_account *unused OVS_UNUSED)
         }
     }
     cost_account_destroy(account);
-}
-
-/* Counts exceed the 32 bits that they have at first. */
-static void
-check_wide(struct cost_account *account)
-{
-    struct cost_recorder *recorder = cost_recorder_create(account, "main");
-    struct cost_entry entry;
-    struct cost_data *data;
-    struct cost_hist *hist;
-    struct read *r;
-
-    /* As if so many events had been recorded. */
-    entry_init(&entry, 0);
-    entry.counter = GOOD;
-    cost_entry_add(&entry, TOTAL, 1000);
-    for (int i = 0; i < COST_MAX_SLOWEST; i++) {
-        cost_record(recorder, &entry, NULL, NULL);
-    }
-    data = ovsrcu_get(struct cost_data *, &recorder->data);
-    hist = data->latest->total;
-    ovs_assert(!hist->wide);
-    cost_hist_add_bucket(hist, cost_hist_bucket(1000),
-                         UINT32_MAX - 10 - COST_MAX_SLOWEST);
-    ovs_assert(!cost_record_total(recorder, 0, GOOD, 1000));
-    cost_record(recorder, &entry, NULL, NULL);
-    ovs_assert(data->latest->total->wide);
-    for (int i = 0; i < 10; i++) {
-        ovs_assert(cost_record_total(recorder, 0, GOOD, 1000));
-        cost_record(recorder, &entry, NULL, NULL);
-    }
-    r = read_kind(kinds);
-    ovs_assert(cost_block_events(r->sum)
-               == (UINT64_C(1) << 32) - 1 - 10 + 1 + 20);
-    ovs_assert(cost_block_counter(r->sum, GOOD) == COST_MAX_SLOWEST + 21);
-    read_free(r);
 }
 
 /* An event that began while accounting was off counts if it is on when the
@@ -1062,7 +1053,7 @@ check_window(const struct event *events, size_t n, long long int last_ms,
 
     cost_accounts_get(kinds, 1, NULL, last_ms, &all);
     ovs_assert(all.from.number == tick);
-    ovs_assert(cost_accounts_take_slowest(all.accounts, all.n));
+    take_slowest(kinds);
     cost_book_init(&book, &kind);
     for (size_t i = 0; i < all.n; i++) {
         struct cost_reading reading;
@@ -1203,56 +1194,6 @@ check_windows(struct cost_account *account)
     }
     cost_account_destroy(other);
     free(events);
-}
-
-/* The windows of 64 ports that 8 threads send to take less than 25 MB, with
- * what the threads have. */
-static void
-check_window_memory(struct cost_account *unused OVS_UNUSED)
-{
-    enum { N_PORTS = 64, N_THREADS = 8, N_EVENTS = 100 };
-    struct cost_recorder *recorders[N_PORTS * N_THREADS];
-    struct cost_account *accounts[N_PORTS];
-    uint64_t before, after;
-
-    for (size_t i = 0; i < N_PORTS; i++) {
-        accounts[i] = cost_account_create(&other_kind, "port", NULL);
-        for (size_t j = 0; j < N_THREADS; j++) {
-            recorders[i * N_THREADS + j] = cost_recorder_create(accounts[i],
-                                                                "thread");
-        }
-    }
-    /* The buckets that there will be. */
-    for (size_t i = 0; i < N_PORTS * N_THREADS * 2 * N_EVENTS; i++) {
-        record(recorders[i % (N_PORTS * N_THREADS)], 0, 100);
-    }
-    cost_accounts_clear(other_kinds, 1, NULL);
-    before = cost_memory_used();
-    for (int tick = 0; tick < 120; tick++) {
-        for (size_t i = 0; i < N_PORTS * N_THREADS; i++) {
-            for (size_t j = 0; j < N_EVENTS; j++) {
-                struct cost_entry entry;
-
-                entry_init(&entry, 0);
-                entry.counter = j % 2;
-                cost_entry_add(&entry, NUMBER, random_range(100));
-                for (size_t k = FIRST; k < N_STAGES; k++) {
-                    if (k != NUMBER) {
-                        cost_entry_add(&entry, k, 1 << random_range(12));
-                    }
-                }
-                cost_record(recorders[i], &entry, NULL, NULL);
-            }
-        }
-        timeval_warp(COST_TICK_MS);
-        cost_accounts_copy();
-        ovsrcu_quiesce();
-    }
-    after = cost_memory_used();
-    ovs_assert(after - before < COST_WINDOW_MAX * 5 / 4);
-    for (size_t i = 0; i < N_PORTS; i++) {
-        cost_account_destroy(accounts[i]);
-    }
 }
 
 /* If copies take too much, those of the oldest ticks are gone: the numbers of
@@ -1621,10 +1562,10 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
         check_concurrent_read, check_thread_exit, check_same_name,
         check_concurrent_clear, check_nesting, check_points, check_excluded,
         check_slowest, check_watched, check_untimed, check_untimed_off,
-        check_wide, check_other_kind, check_next, check_off, check_sample,
+        check_other_kind, check_next, check_off, check_sample,
         check_accounts, check_clears, check_memory, check_config,
         check_old_numbers,
-        check_windows, check_concurrent_copy, check_window_memory,
+        check_windows, check_concurrent_copy,
         check_window_limit, check_window_accounts, check_log_threshold,
         check_max_time, check_window_pass,
     };

@@ -159,7 +159,7 @@ print_class(const struct cost_block *block, const char *name)
     for (size_t i = 0; i < kind->n_stages; i++) {
         const struct cost_hist *hist = &block->hists[i];
 
-        if (hist->n) {
+        if (cost_hist_count(hist)) {
             printf(" %s %"PRIu64"/%"PRIu64, kind->stages[i].name,
                    (cost_hist_sum(hist)
                     / (cost_stage_is_number(kind, i) ? 1 : 1000)),
