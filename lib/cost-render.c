@@ -213,12 +213,6 @@ put_numbers(struct ds *s, const char *name, const struct cost_report *report,
         cost_json_put(s, kind->counters[i].name, cost_block_counter(block, i));
     }
     ds_put_cstr(s, kind->n_counters ? "}}" : "}");
-    if (report->put_derived) {
-        struct json *derived = json_object_create();
-
-        report->put_derived(block, derived);
-        put_json(s, "derived", derived);
-    }
     cost_block_destroy(block);
 }
 
@@ -696,10 +690,10 @@ put_events(struct ds *s, const struct cost_kind *kind,
     ds_put_char(s, '\n');
 }
 
-/* Appends the members of 'object', in alphabetical order, to 's', each after
- * 'separator'.  A longer string begins a new line. */
+/* Appends the members of 'object', in alphabetical order, to 's'.  A longer
+ * string begins a new line. */
 static void
-put_members(struct ds *s, const struct json *object, const char *separator)
+put_members(struct ds *s, const struct json *object)
 {
     const struct shash_node **nodes = shash_sort(json_object(object));
 
@@ -708,11 +702,9 @@ put_members(struct ds *s, const struct json *object, const char *separator)
         bool string = value->type == JSON_STRING;
 
         ds_put_format(s, "%s%s ", string && strlen(json_string(value)) > 64
-                                  ? "\n      " : separator, nodes[i]->name);
+                                  ? "\n      " : ", ", nodes[i]->name);
         if (string) {
             cost_put_name(s, json_string(value), true);
-        } else if (value->type == JSON_REAL) {
-            put_decimal(s, json_real(value));
         } else {
             json_to_ds(value, 0, s);
         }
@@ -725,15 +717,9 @@ static void
 put_body(struct ds *s, const struct cost_kind *kind,
          const struct json *numbers)
 {
-    const struct json *derived = get(numbers, "derived");
     const char *shown = "";
 
     put_stages(s, kind, numbers);
-    if (derived && !shash_is_empty(json_object(derived))) {
-        ds_put_cstr(s, "  derived:");
-        put_members(s, derived, "  ");
-        ds_put_char(s, '\n');
-    }
     put_parts(s, "class", get(numbers, "classes"));
     for (size_t i = 0; i < kind->n_counters; i++) {
         const char *group = kind->counters[i].unit;
@@ -802,7 +788,7 @@ put_slow(struct ds *s, const struct cost_kind *kind, const struct json *event)
     if (strcmp(cause, "unknown")) {
         ds_put_format(s, ", %s", cause);
     }
-    put_members(s, get(event, "details"), ", ");
+    put_members(s, get(event, "details"));
     for (size_t i = 0; i < kind->n_stages; i++) {
         const char *name = kind->stages[i].name;
 

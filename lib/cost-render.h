@@ -38,9 +38,6 @@ struct cost_report {
     void (*put_details)(const char *account, const uint64_t *details,
                         bool packet, struct json *);
 
-    /* Adds what follows from the numbers of 'block'.  May be NULL. */
-    void (*put_derived)(const struct cost_block *block, struct json *);
-
     /* What cost/show has besides.  May be NULL. */
     cost_report_more_cb *more;
 };
