@@ -16,9 +16,12 @@ struct json;
  * Documentation/topics/cost-json.rst describes the JSON, and
  * python/ovs/cost/schema-2.json is its schema. */
 
-/* Returns the reply to another command in JSON, and appends it to a text.  It
- * is about the last 'last_s' seconds, unless that is 0. */
-typedef struct json *cost_report_more_cb(int last_s, struct ds *);
+struct cost_view;
+
+/* Returns the reply to another command in JSON, and appends the text to a
+ * string.  Returns NULL in case of an error, whose message is appended. */
+typedef struct json *cost_report_more_cb(const struct cost_view *,
+                                         struct ds *);
 
 /* What the commands report.  Static.  The worker calls the functions. */
 struct cost_report {
@@ -41,6 +44,7 @@ struct cost_report {
 
 /* What is shown. */
 struct cost_view {
+    bool json;
     bool histograms;
     bool threads;                       /* All numbers of each thread? */
     bool top;                           /* Who events are for, in sums. */
@@ -49,6 +53,7 @@ struct cost_view {
     size_t class;                       /* Or COST_ALL_CLASSES. */
     int last_s;                         /* Of the last seconds, or of all the
                                          * time if that is 0. */
+    unsigned int kept;                  /* Of cost/flight, or 0. */
 };
 
 /* JSON. */

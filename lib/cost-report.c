@@ -28,7 +28,8 @@
 
 /* A command for the worker. */
 struct request {
-    const struct cost_report *report;   /* Or NULL if of cost/show. */
+    const struct cost_report *report;   /* Or NULL if of cost/show, ... */
+    cost_report_more_cb *more;          /* ...or of another command. */
     const struct cost_report **reports;
     size_t n_reports;
     struct cost_view view;
@@ -44,8 +45,7 @@ static long long int start_us;
 static const struct cost_report **reports;
 static size_t n_reports;
 
-/* See cost_report_add_reply(). */
-static cost_report_more_cb *more_reply;
+static cost_report_more_cb *more_reply;  /* Of a command 'in_show'. */
 
 /* Returns the start of a reply that has no more of a header. */
 static struct json *
@@ -89,8 +89,8 @@ cost_report_json_header(const char *prefix, const char *command,
 /* Makes '*seconds' what 'arg', the argument of -last or NULL, stands for.
  * Returns NULL if successful, otherwise an error message that the caller must
  * free. */
-char *
-cost_report_parse_last(const char *arg, int *seconds)
+static char *
+parse_last(const char *arg, int *seconds)
 {
     static const struct {
         const char *name;
@@ -322,47 +322,39 @@ put_report(struct unixctl_worker_reply *reply,
     return json;
 }
 
-/* Makes 'json', which this frees, the reply, unless that is a text. */
-static void
-finish_reply(struct unixctl_worker_reply *reply, struct json *json)
-{
-    if (reply->json) {
-        json_to_ds(json, 0, &reply->body);
-    }
-    json_destroy(json);
-}
-
 /* Returns what 'cb' returns, and appends its text to 'reply' if that is to be
  * one. */
 static struct json *
 put_more(struct unixctl_worker_reply *reply, cost_report_more_cb *cb,
-         int last_s)
+         const struct cost_view *view)
 {
     struct ds text = DS_EMPTY_INITIALIZER;
-    struct json *json = cb(last_s, reply->json ? &text : &reply->body);
+    struct json *json = cb(view, &text);
 
+    if (!json) {
+        reply->error = ds_steal_cstr(&text);
+    } else if (!reply->json) {
+        ds_put_buffer(&reply->body, text.string, text.length);
+    }
     ds_destroy(&text);
     return json;
-}
-
-/* Makes what 'cb' returns the reply. */
-void
-cost_report_put_more(struct unixctl_worker_reply *reply,
-                     cost_report_more_cb *cb, int last_s)
-{
-    finish_reply(reply, put_more(reply, cb, last_s));
 }
 
 static void
 do_show(void *request_, struct unixctl_worker_reply *reply)
 {
     struct request *request = request_;
-    int last_s = request->view.last_s;
+    struct cost_view *view = &request->view;
+    struct json *json;
 
-    if (request->report) {
-        finish_reply(reply, put_report(reply, request->report, request));
+    view->json = reply->json;
+    if (request->more) {
+        json = put_more(reply, request->more, view);
+    } else if (request->report) {
+        json = put_report(reply, request->report, request);
     } else {
-        struct json *json = short_header();
+        json = short_header();
+
         struct json *replies = cost_put_array(json, "replies");
 
         for (size_t i = 0; i < request->n_reports; i++) {
@@ -370,14 +362,17 @@ do_show(void *request_, struct unixctl_worker_reply *reply)
 
             json_array_add(replies, put_report(reply, report, request));
             if (report->more) {
-                json_array_add(replies, put_more(reply, report->more, last_s));
+                json_array_add(replies, put_more(reply, report->more, view));
             }
         }
         if (more_reply && reply->json) {
-            json_array_add(replies, put_more(reply, more_reply, last_s));
+            json_array_add(replies, put_more(reply, more_reply, view));
         }
-        finish_reply(reply, json);
     }
+    if (json && reply->json) {
+        json_to_ds(json, 0, &reply->body);
+    }
+    json_destroy(json);
     request_destroy(request);
 }
 
@@ -462,7 +457,7 @@ parse_option(struct request *request, const char *option, const char *arg,
                                 report->class_help)
                     : NULL);
         } else if (!strcmp(option, "-last")) {
-            return cost_report_parse_last(arg, &view->last_s);
+            return parse_last(arg, &view->last_s);
         } else if (!strcmp(option, "-slowest")) {
             view->n_slowest = value;
             return (value && value <= COST_MAX_SLOWEST ? NULL
@@ -543,17 +538,11 @@ parse_request(struct request *request, int argc, const char *argv[],
     return error;
 }
 
-/* Has the worker do the command, of 'report', or NULL, of all of them. */
+/* Has the worker do 'request', or replies 'error' if that is not NULL. */
 static void
-submit(struct unixctl_conn *conn, int argc, const char *argv[],
-       const struct cost_report *report, unixctl_worker_cb *cb)
+submit_or_fail(struct unixctl_conn *conn, struct request *request, char *error,
+               unixctl_worker_cb *cb)
 {
-    struct request *request = xzalloc(sizeof *request);
-    char *error;
-
-    request->report = report;
-    request->view.class = COST_ALL_CLASSES;
-    error = parse_request(request, argc, argv, cb != do_clear);
     if (error) {
         unixctl_command_reply_error(conn, error);
         free(error);
@@ -561,6 +550,19 @@ submit(struct unixctl_conn *conn, int argc, const char *argv[],
     } else if (!unixctl_worker_do(conn, cb, request)) {
         request_destroy(request);
     }
+}
+
+/* Has the worker do the command, of 'report', or NULL, of all of them. */
+static void
+submit(struct unixctl_conn *conn, int argc, const char *argv[],
+       const struct cost_report *report, unixctl_worker_cb *cb)
+{
+    struct request *request = xzalloc(sizeof *request);
+
+    request->report = report;
+    request->view.class = COST_ALL_CLASSES;
+    submit_or_fail(conn, request,
+                   parse_request(request, argc, argv, cb != do_clear), cb);
 }
 
 static void
@@ -584,11 +586,37 @@ cost_describe(struct unixctl_conn *conn, int argc, const char *argv[],
     submit(conn, argc, argv, NULL, do_describe);
 }
 
-/* See lib/cost-report.h. */
-void
-cost_report_add_reply(cost_report_more_cb *cb)
+static void
+cost_more(struct unixctl_conn *conn, int argc, const char *argv[],
+          void *command_)
 {
-    more_reply = cb;
+    const struct cost_command *command = command_;
+    struct request *request = xzalloc(sizeof *request);
+    struct cost_view *view = &request->view;
+    char *error = NULL;
+
+    request->more = command->cb;
+    if (argc == 3 && !strcmp(argv[1], "-last")) {
+        error = parse_last(argv[2], &view->last_s);
+    } else if (argc > 1
+               && (argc != 3 || !command->kept || strcmp(argv[1], "-kept")
+                   || !str_to_uint(argv[2], 10, &view->kept)
+                   || !view->kept)) {
+        error = xasprintf("usage: %s %s", command->name, command->usage);
+    }
+    submit_or_fail(conn, request, error, do_show);
+}
+
+/* Registers 'command', which must stay. */
+void
+cost_report_register_command(const struct cost_command *command)
+{
+    if (command->in_show) {
+        more_reply = command->cb;
+    }
+    unixctl_command_register(command->name, command->usage, 0,
+                             command->usage[0] ? 2 : 0, cost_more,
+                             CONST_CAST(struct cost_command *, command));
 }
 
 static void
