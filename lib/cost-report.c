@@ -122,20 +122,7 @@ request_destroy(struct request *request)
 static char *
 no_such_account(const struct cost_report *report, const char *name)
 {
-    struct cost_accounts all;
-    struct ds s = DS_EMPTY_INITIALIZER;
-
-    cost_accounts_get(report->kinds, report->n_kinds, NULL, 0, &all);
-    ds_put_format(&s, "no %s named \"%s\" (there %s %"PRIuSIZE"%s",
-                  report->object, name, all.n == 1 ? "is" : "are",
-                  all.n, all.n ? ":" : "");
-    for (size_t i = 0; i < MIN(all.n, DEFAULT_ACCOUNTS); i++) {
-        ds_put_cstr(&s, i ? ", " : " ");
-        cost_put_name(&s, cost_account_name(all.accounts[i]), false);
-    }
-    ds_put_cstr(&s, all.n > DEFAULT_ACCOUNTS ? ", ...)" : ")");
-    cost_accounts_put(&all);
-    return ds_steal_cstr(&s);
+    return xasprintf("no %s named \"%s\"", report->object, name);
 }
 
 /* An account, and what it is sorted by. */
@@ -478,20 +465,13 @@ parse_option(struct request *request, const char *option, const char *arg,
 static char *
 parse_report(struct request *request, const char *name)
 {
-    struct ds s = DS_EMPTY_INITIALIZER;
-
     for (size_t i = 0; i < n_reports; i++) {
         if (!strcmp(name, reports[i]->prefix)) {
             request->reports[request->n_reports++] = reports[i];
             return NULL;
         }
     }
-    ds_put_format(&s, "no report \"%s\" (there are", name);
-    for (size_t i = 0; i < n_reports; i++) {
-        ds_put_format(&s, "%s %s", i ? "," : "", reports[i]->prefix);
-    }
-    ds_put_char(&s, ')');
-    return ds_steal_cstr(&s);
+    return xasprintf("no report \"%s\"", name);
 }
 
 /* Parses the arguments of PREFIX/cost-show, or of cost-clear unless 'options'
