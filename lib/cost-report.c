@@ -104,8 +104,7 @@ parse_last(const char *arg, int *seconds)
             return NULL;
         }
     }
-    return (arg ? xasprintf("-last \"%s\" is none of 10s, 1m, 5m and 15m", arg)
-            : xstrdup("-last needs an argument (10s, 1m, 5m or 15m)"));
+    return xstrdup("-last needs an argument (10s, 1m, 5m or 15m)");
 }
 
 /* Commands, in the worker. */
@@ -227,21 +226,24 @@ put_report(struct unixctl_worker_reply *reply,
     struct ds *s = &reply->body;
     size_t begin = s->length, size = 0;
     struct cost_accounts all;
+    long long int have_ms;
     size_t n_in[ACTIVE + 1];            /* Each state. */
     size_t n, wanted;                   /* Accounts in the reply. */
+    bool late;
 
     cost_accounts_get(report->kinds, report->n_kinds, request->name,
                       view->last_s * 1000LL, &all);
     if (!all.n && request->name) {
         reply->error = no_such_account(report, request->name);
     }
-    cost_put_integer(json, "elapsed_ms", sort_accounts(&all, n_in));
-    wanted = (text && view->top ? 0
-              : request->n ? MIN(request->n, n_in[EMPTY])
-              : MIN(text && n_in[ACTIVE] ? n_in[ACTIVE] : n_in[EMPTY],
-                    text && !n_in[ACTIVE] ? 1 : DEFAULT_ACCOUNTS));
-    if (view->n_slowest
-        && !cost_accounts_take_slowest(all.accounts, wanted)) {
+    have_ms = sort_accounts(&all, n_in);
+    cost_put_integer(json, "elapsed_ms", have_ms);
+    wanted = (request->n ? request->n
+              : MIN(MAX(n_in[text ? ACTIVE : EMPTY], 1), DEFAULT_ACCOUNTS));
+    wanted = text && view->top ? 0 : MIN(wanted, n_in[EMPTY]);
+    late = view->n_slowest && !cost_accounts_take_slowest(all.accounts,
+                                                          wanted);
+    if (late) {
         json_object_put(json, "late", json_boolean_create(true));
     }
 
@@ -270,7 +272,7 @@ put_report(struct unixctl_worker_reply *reply,
         deleted = cost_put_array(json, "deleted");
         total = cost_put_array(json, "total");
     }
-    if (text && shash_find(json_object(json), "late")) {
+    if (text && late) {
         ds_put_cstr(s, "the latest events are missing, as a thread does not "
                     "rest: try again\n");
     }
@@ -290,6 +292,9 @@ put_report(struct unixctl_worker_reply *reply,
         struct json *sum = cost_sum_to_json(view, &all.totals[i]);
 
         json_array_add(total, sum);
+        if (view->last_s) {
+            cost_put_integer(sum, "elapsed_ms", have_ms);
+        }
         if (text && view->top) {
             cost_render_top(s, kind, sum,
                             request->n ? request->n : DEFAULT_ROWS);
@@ -376,9 +381,10 @@ do_clear(void *request_, struct unixctl_worker_reply *reply)
     request_destroy(request);
 }
 
-/* Replies the definition of each number, in JSON whatever the format. */
-static void
-do_describe(void *request, struct unixctl_worker_reply *reply)
+/* "cost/describe": the definition of each number, in JSON whatever the
+ * format. */
+static struct json *
+describe(const struct cost_view *view, struct ds *s)
 {
     struct json *json = short_header();
     struct json *array = cost_put_array(json, "reports");
@@ -386,9 +392,10 @@ do_describe(void *request, struct unixctl_worker_reply *reply)
     for (size_t i = 0; i < n_reports; i++) {
         json_array_add(array, cost_definitions_to_json(reports[i]));
     }
-    json_to_ds(json, 0, &reply->body);
-    json_destroy(json);
-    request_destroy(request);
+    if (!view->json) {
+        json_to_ds(json, 0, s);
+    }
+    return json;
 }
 
 /* Commands, in the main thread. */
@@ -437,12 +444,10 @@ parse_option(struct request *request, const char *option, const char *arg,
             str_to_uint(arg, 10, &value);
         }
         if (report && !strcmp(option, "-class")) {
-            return (!arg ? xasprintf("-class needs an argument (%s)",
-                                     report->class_help)
-                    : !class_from_string(report->kinds[0], arg, &view->class)
-                    ? xasprintf("no class \"%s\" (a class is %s)", arg,
-                                report->class_help)
-                    : NULL);
+            return (arg && class_from_string(report->kinds[0], arg,
+                                             &view->class) ? NULL
+                    : xasprintf("no class \"%s\" (a class is %s)",
+                                arg ? arg : "", report->class_help));
         } else if (!strcmp(option, "-last")) {
             return parse_last(arg, &view->last_s);
         } else if (!strcmp(option, "-slowest")) {
@@ -518,10 +523,20 @@ parse_request(struct request *request, int argc, const char *argv[],
     return error;
 }
 
+static struct request *
+request_create(const struct cost_report *report)
+{
+    struct request *request = xzalloc(sizeof *request);
+
+    request->report = report;
+    request->view.class = COST_ALL_CLASSES;
+    return request;
+}
+
 /* Has the worker do 'request', or replies 'error' if that is not NULL. */
 static void
-submit_or_fail(struct unixctl_conn *conn, struct request *request, char *error,
-               unixctl_worker_cb *cb)
+submit(struct unixctl_conn *conn, struct request *request, char *error,
+       unixctl_worker_cb *cb)
 {
     if (error) {
         unixctl_command_reply_error(conn, error);
@@ -532,38 +547,22 @@ submit_or_fail(struct unixctl_conn *conn, struct request *request, char *error,
     }
 }
 
-/* Has the worker do the command, of 'report', or NULL, of all of them. */
-static void
-submit(struct unixctl_conn *conn, int argc, const char *argv[],
-       const struct cost_report *report, unixctl_worker_cb *cb)
-{
-    struct request *request = xzalloc(sizeof *request);
-
-    request->report = report;
-    request->view.class = COST_ALL_CLASSES;
-    submit_or_fail(conn, request,
-                   parse_request(request, argc, argv, cb != do_clear), cb);
-}
-
 static void
 cost_show(struct unixctl_conn *conn, int argc, const char *argv[],
           void *report)
 {
-    submit(conn, argc, argv, report, do_show);
+    struct request *request = request_create(report);
+
+    submit(conn, request, parse_request(request, argc, argv, true), do_show);
 }
 
 static void
 cost_clear(struct unixctl_conn *conn, int argc, const char *argv[],
            void *report)
 {
-    submit(conn, argc, argv, report, do_clear);
-}
+    struct request *request = request_create(report);
 
-static void
-cost_describe(struct unixctl_conn *conn, int argc, const char *argv[],
-              void *aux OVS_UNUSED)
-{
-    submit(conn, argc, argv, NULL, do_describe);
+    submit(conn, request, parse_request(request, argc, argv, false), do_clear);
 }
 
 static void
@@ -571,7 +570,7 @@ cost_more(struct unixctl_conn *conn, int argc, const char *argv[],
           void *command_)
 {
     const struct cost_command *command = command_;
-    struct request *request = xzalloc(sizeof *request);
+    struct request *request = request_create(NULL);
     struct cost_view *view = &request->view;
     char *error = NULL;
 
@@ -584,7 +583,7 @@ cost_more(struct unixctl_conn *conn, int argc, const char *argv[],
                    || !view->kept)) {
         error = xasprintf("usage: %s %s", command->name, command->usage);
     }
-    submit_or_fail(conn, request, error, do_show);
+    submit(conn, request, error, do_show);
 }
 
 /* Registers 'command', which must stay. */
@@ -615,12 +614,17 @@ register_command(const struct cost_report *report, const char *name,
 void
 cost_report_register(const struct cost_report *report)
 {
+    static const struct cost_command describe_command = {
+        .name = "cost/describe",
+        .usage = "",
+        .cb = describe,
+    };
+
     if (!start_us) {
         start_us = time_wall_usec();
         unixctl_command_register("cost/show", OPTIONS " [REPORT...]", 0,
                                  INT_MAX, cost_show, NULL);
-        unixctl_command_register("cost/describe", "", 0, 0, cost_describe,
-                                 NULL);
+        cost_report_register_command(&describe_command);
     }
     for (size_t i = 0; i < n_reports; i++) {
         if (reports[i] == report) {

@@ -701,9 +701,6 @@ put_process(const struct row *rows, size_t n, int window_s, struct ds *s,
             struct json *json)
     OVS_REQUIRES(threads_mutex)
 {
-    /* Half of the time between two readings of so long ago. */
-    int64_t max_error_ns
-        = levels[window_s > 120 ? 2 : 1].every * SAMPLE_NS / 2;
     double percent[2] = { 0, 0 };
     int64_t ns = 0;
 
@@ -714,9 +711,6 @@ put_process(const struct row *rows, size_t n, int window_s, struct ds *s,
         ns = MAX(ns, rows[i].ns);
     }
     ds_put_format(s, "%"PRIuSIZE" threads in %.1f s", n, ns / 1e9);
-    if (ns < window_s * INT64_C(1000000000) - max_error_ns) {
-        ds_put_format(s, " (have %.0f s of %d s)", ns / 1e9, window_s);
-    }
     ds_put_format(s, ": CPU %.1f%%, run delay %.1f%%", percent[CPU_NS],
                   percent[DELAY_NS]);
     cost_put_integer(json, "window_ns", window_s * UINT64_C(1000000000));
