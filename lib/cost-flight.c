@@ -81,13 +81,6 @@ get_state(void)
     return now;
 }
 
-static void
-set_state(int now)
-    OVS_REQUIRES(mutex)
-{
-    atomic_store_explicit(&state, now, memory_order_release);
-}
-
 /* Recording. */
 
 static void
@@ -235,7 +228,7 @@ cost_flight_run(void)
             moment_unref(kept[N_KEPT - 1]);
             memmove(&kept[1], &kept[0], (N_KEPT - 1) * sizeof kept[0]);
             kept[0] = moment_create();
-            set_state(ON);
+            atomic_store_explicit(&state, ON, memory_order_release);
         }
         ovs_mutex_unlock(&mutex);
     }
@@ -251,7 +244,7 @@ cost_flight_apply(const struct smap *settings, bool enabled OVS_UNUSED)
     ovs_mutex_lock(&mutex);
     if (!on) {
         cost_span_observe(NULL);
-        set_state(OFF);
+        atomic_store_explicit(&state, OFF, memory_order_release);
         for (size_t i = 0; i < N_KEPT; i++) {
             moment_unref(kept[i]);
             kept[i] = NULL;
@@ -264,7 +257,7 @@ cost_flight_apply(const struct smap *settings, bool enabled OVS_UNUSED)
             ring->events.n = 0;
             ovs_mutex_unlock(&ring->mutex);
         }
-        set_state(ON);
+        atomic_store_explicit(&state, ON, memory_order_release);
         cost_span_observe(record);
     }
     ovs_mutex_unlock(&mutex);
