@@ -4,17 +4,14 @@
 
 #include "cost-flight.h"
 
-#include <limits.h>
-
 #include "cost-render.h"
 #include "cost-report.h"
 #include "cost-span.h"
+#include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
 #include "openvswitch/list.h"
 #include "smap.h"
 #include "timeval.h"
-#include "unixctl.h"
-#include "unixctl-worker.h"
 #include "util.h"
 
 #define N_EVENTS 256                    /* Of a thread. */
@@ -65,15 +62,15 @@ static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
 static struct ovs_list rings OVS_GUARDED_BY(mutex)
     = OVS_LIST_INITIALIZER(&rings);
 static struct moment *kept[N_KEPT] OVS_GUARDED_BY(mutex);  /* Latest first. */
-static long long int stop_ms OVS_GUARDED_BY(mutex)
-    = LLONG_MIN / 2;                    /* When the rings stopped last. */
 
 DEFINE_STATIC_PER_THREAD_DATA(struct ring *, thread_ring, NULL);
 static pthread_key_t ring_key;
 
 enum { OFF, ON, STOPPED };
-static atomic_int state = OFF;          /* Changes with 'mutex' held. */
-static atomic_uint64_t stop_ticks = 0;  /* As 'stop_ms'. */
+static atomic_int state = OFF;          /* Changes with 'mutex' held, but for
+                                         * stop(). */
+static atomic_uint64_t stop_ms = 0;     /* When the rings stopped last, ... */
+static atomic_uint64_t stop_ticks = 0;  /* ...the same in ticks. */
 
 static int
 get_state(void)
@@ -82,13 +79,6 @@ get_state(void)
 
     atomic_read_explicit(&state, &now, memory_order_acquire);
     return now;
-}
-
-static void
-set_state(int now)
-    OVS_REQUIRES(mutex)
-{
-    atomic_store_explicit(&state, now, memory_order_release);
 }
 
 /* Recording. */
@@ -135,18 +125,15 @@ ring_create(void)
 static bool
 stop(uint64_t now)
 {
-    bool stopped = false;
+    uint64_t now_ms = time_msec();
+    int on = ON;
 
-    if (!ovs_mutex_trylock(&mutex)) {
-        if (get_state() == ON && time_msec() >= stop_ms + RESTART_MS) {
-            stop_ms = time_msec();
-            cost_store(&stop_ticks, now);
-            set_state(STOPPED);
-            stopped = true;
-        }
-        ovs_mutex_unlock(&mutex);
+    if (now_ms < cost_load(&stop_ms) + RESTART_MS && cost_load(&stop_ms)) {
+        return false;
     }
-    return stopped;
+    cost_store(&stop_ms, now_ms);
+    cost_store(&stop_ticks, now);
+    return atomic_compare_exchange_strong(&state, &on, STOPPED);
 }
 
 /* A cost_span_observer: records the event of 'span', which has ended at
@@ -236,11 +223,12 @@ cost_flight_run(void)
 {
     if (get_state() == STOPPED) {
         ovs_mutex_lock(&mutex);
-        if (time_msec() >= stop_ms + END_MS && get_state() == STOPPED) {
+        if (time_msec() >= cost_load(&stop_ms) + END_MS
+            && get_state() == STOPPED) {
             moment_unref(kept[N_KEPT - 1]);
             memmove(&kept[1], &kept[0], (N_KEPT - 1) * sizeof kept[0]);
             kept[0] = moment_create();
-            set_state(ON);
+            atomic_store_explicit(&state, ON, memory_order_release);
         }
         ovs_mutex_unlock(&mutex);
     }
@@ -256,7 +244,7 @@ cost_flight_apply(const struct smap *settings, bool enabled OVS_UNUSED)
     ovs_mutex_lock(&mutex);
     if (!on) {
         cost_span_observe(NULL);
-        set_state(OFF);
+        atomic_store_explicit(&state, OFF, memory_order_release);
         for (size_t i = 0; i < N_KEPT; i++) {
             moment_unref(kept[i]);
             kept[i] = NULL;
@@ -269,7 +257,7 @@ cost_flight_apply(const struct smap *settings, bool enabled OVS_UNUSED)
             ring->events.n = 0;
             ovs_mutex_unlock(&ring->mutex);
         }
-        set_state(ON);
+        atomic_store_explicit(&state, ON, memory_order_release);
         cost_span_observe(record);
     }
     ovs_mutex_unlock(&mutex);
@@ -285,10 +273,10 @@ event_to_json(const struct event *event, uint64_t end_ns)
     const struct cost_entry *entry = &event->entry;
     const struct cost_kind *kind = event->kind;
     size_t total = cost_kind_total(kind);
-    struct json *numbers = json_object_create();
-    struct json *stages = json_object_create();
-    struct json *apart = json_object_create();
     struct json *json = json_object_create();
+    struct json *numbers = cost_put_object(json, "numbers");
+    struct json *stages = cost_put_object(json, "stages");
+    struct json *apart = cost_put_object(json, "apart");
 
     json_object_put_string(json, "event", kind->event);
     json_object_put_string(json, "account", event->account);
@@ -309,9 +297,6 @@ event_to_json(const struct event *event, uint64_t end_ns)
                              kind->stages[i].name, entry->stages[i]);
         }
     }
-    json_object_put(json, "stages", stages);
-    json_object_put(json, "apart", apart);
-    json_object_put(json, "numbers", numbers);
     if (event->stopped) {
         json_object_put(json, "stopped", json_boolean_create(true));
     }
@@ -324,8 +309,8 @@ static struct json *
 events_to_json(const struct events *events, const struct moment *moment,
                uint64_t max_ns, size_t max)
 {
-    struct json *array = json_array_create_empty();
     struct json *json = json_object_create();
+    struct json *array = cost_put_array(json, "events");
 
     for (uint64_t i = events->n - MIN(events->n, MIN(max, N_EVENTS));
          i < events->n; i++) {
@@ -340,7 +325,6 @@ events_to_json(const struct events *events, const struct moment *moment,
         }
     }
     json_object_put_string(json, "thread", events->thread);
-    json_object_put(json, "events", array);
     return json;
 }
 
@@ -353,11 +337,11 @@ cost_flight_to_json(int last_s, unsigned int kept_number, size_t max)
 {
     uint64_t max_ns = last_s ? last_s * UINT64_C(1000000000)
                       : COST_CLOCK_MAX_NS;
-    struct json *moments = json_array_create_empty();
-    struct json *threads = json_array_create_empty();
+    struct json *json = cost_report_json_header("cost", "flight", NULL);
+    struct json *moments = cost_put_array(json, "kept_us");
+    struct json *threads = cost_put_array(json, "threads");
     bool recording = get_state() != OFF;
     struct moment *moment = NULL;
-    struct json *json;
 
     ovs_mutex_lock(&mutex);
     for (size_t i = 0; i < N_KEPT && kept[i]; i++) {
@@ -372,8 +356,7 @@ cost_flight_to_json(int last_s, unsigned int kept_number, size_t max)
     }
     ovs_mutex_unlock(&mutex);
     if (!moment) {
-        json_destroy(moments);
-        json_destroy(threads);
+        json_destroy(json);
         return NULL;
     }
 
@@ -382,74 +365,41 @@ cost_flight_to_json(int last_s, unsigned int kept_number, size_t max)
                                                max_ns,
                                                MAX(max / moment->n, 1)));
     }
-    json = cost_report_json_header("cost", "flight", NULL);
     json_object_put(json, "recording", json_boolean_create(recording));
-    json_object_put(json, "kept_us", moments);
     cost_put_integer(json, "time_us", moment->us);
-    json_object_put(json, "threads", threads);
     ovs_mutex_lock(&mutex);
     moment_unref(moment);
     ovs_mutex_unlock(&mutex);
     return json;
 }
 
-/* Commands. */
-
-/* What of cost_flight_to_json() is asked for. */
-struct request {
-    int last_s;
-    unsigned int kept;
-};
-
-static void
-do_flight(void *request_, struct unixctl_worker_reply *reply)
+/* "cost/flight". */
+static struct json *
+cost_flight(const struct cost_view *view, struct ds *s)
 {
-    struct request *request = request_;
     struct json *json = cost_flight_to_json(
-        request->last_s, request->kept,
-        reply->json ? MAX_JSON_EVENTS : MAX_TEXT_EVENTS);
+        view->last_s, view->kept,
+        view->json ? MAX_JSON_EVENTS : MAX_TEXT_EVENTS);
 
-    if (json) {
-        json_to_ds(json, reply->json ? 0 : JSSF_PRETTY, &reply->body);
-        json_destroy(json);
-    } else {
-        reply->error = xasprintf("no moment %u has been kept", request->kept);
+    if (!json) {
+        ds_put_format(s, "no moment %u has been kept", view->kept);
+    } else if (!view->json) {
+        json_to_ds(json, JSSF_PRETTY, s);
     }
-    free(request);
-}
-
-static void
-cost_flight(struct unixctl_conn *conn, int argc, const char *argv[],
-            void *aux OVS_UNUSED)
-{
-    struct request request = { 0, 0 };
-    char *error = NULL;
-
-    if (argc == 3 && !strcmp(argv[1], "-last")) {
-        error = cost_report_parse_last(argv[2], &request.last_s);
-    } else if (argc > 1
-               && (argc != 3 || strcmp(argv[1], "-kept")
-                   || !str_to_uint(argv[2], 10, &request.kept)
-                   || !request.kept)) {
-        error = xstrdup("usage: cost/flight [-last 10s|1m|5m|15m | -kept N]");
-    }
-    if (error) {
-        unixctl_command_reply_error(conn, error);
-        free(error);
-    } else {
-        struct request *arg = xmemdup(&request, sizeof request);
-
-        if (!unixctl_worker_do(conn, do_flight, arg)) {
-            free(arg);
-        }
-    }
+    return json;
 }
 
 /* Registers the command "cost/flight". */
 void
 cost_flight_init(void)
 {
+    static const struct cost_command command = {
+        .name = "cost/flight",
+        .usage = "[-last 10s|1m|5m|15m | -kept N]",
+        .kept = true,
+        .cb = cost_flight,
+    };
+
     xpthread_key_create(&ring_key, ring_destroy);
-    unixctl_command_register("cost/flight", "[-last 10s|1m|5m|15m | -kept N]",
-                             0, 2, cost_flight, NULL);
+    cost_report_register_command(&command);
 }

@@ -22,7 +22,7 @@ struct smap;
  *
  * After an event that takes longer than that, all rings stop, except that
  * events that are going on then are recorded when they end: one of them may be
- * the culprit.  A moment later, the sampler, see lib/cost-sampler.h, keeps a
+ * the culprit.  A moment later, the sampler, see lib/cost-threads.h, keeps a
  * copy of all rings and lets them go on.  This happens at most once in 10
  * seconds.  The latest copies are kept.
  *

@@ -45,274 +45,223 @@ cost_put_string(struct json *object, const char *name, char *string)
     json_object_put(object, name, json_string_create_nocopy(string));
 }
 
-/* Appends what comes before a value to 's': of a member 'name' of an object,
- * or, if that is NULL, of an element of an array. */
-void
-cost_json_begin(struct ds *s, const char *name)
-{
-    int last = ds_last(s);
-
-    if (last != EOF && last != '{' && last != '[') {
-        ds_put_char(s, ',');
-    }
-    if (name) {
-        ds_put_char(s, '"');
-        ds_put_cstr(s, name);
-        ds_put_cstr(s, "\":");
-    }
-}
-
-/* Appends a member, or an element if 'name' is NULL, to 's'.  ds_put_format()
- * would take several times as long. */
-void
-cost_json_put(struct ds *s, const char *name, uint64_t n)
-{
-    char digits[20];
-    size_t i = sizeof digits;
-
-    cost_json_begin(s, name);
-    n = MIN(n, LLONG_MAX);
-    do {
-        digits[--i] = '0' + n % 10;
-        n /= 10;
-    } while (n);
-    ds_put_buffer(s, digits + i, sizeof digits - i);
-}
-
 static void
-put_string(struct ds *s, const char *name, const char *string)
+put_boolean(struct json *object, const char *name, bool value)
 {
-    cost_json_begin(s, name);
-    json_string_escape(string, s);
+    json_object_put(object, name, json_boolean_create(value));
 }
 
-static void
-put_boolean(struct ds *s, const char *name, bool value)
+/* Adds a new object 'name' to 'object', and returns it. */
+struct json *
+cost_put_object(struct json *object, const char *name)
 {
-    cost_json_begin(s, name);
-    ds_put_cstr(s, value ? "true" : "false");
+    struct json *member = json_object_create();
+
+    json_object_put(object, name, member);
+    return member;
 }
 
-/* Appends an object or array, which 'bracket' opens. */
-static void
-open_json(struct ds *s, const char *name, char bracket)
+/* Adds a new array 'name' to 'object', and returns it. */
+struct json *
+cost_put_array(struct json *object, const char *name)
 {
-    cost_json_begin(s, name);
-    ds_put_char(s, bracket);
+    struct json *member = json_array_create_empty();
+
+    json_object_put(object, name, member);
+    return member;
 }
 
-/* Appends 'json', which this frees. */
-static void
-put_json(struct ds *s, const char *name, struct json *json)
+/* Adds a new object to 'array', and returns it. */
+struct json *
+cost_add_object(struct json *array)
 {
-    cost_json_begin(s, name);
-    json_to_ds(json, 0, s);
-    json_destroy(json);
+    struct json *element = json_object_create();
+
+    json_array_add(array, element);
+    return element;
 }
 
-/* Appends the buckets of 'hist', with the fields of OTLP's
+/* Adds the buckets of 'hist', with the fields of OTLP's
  * ExponentialHistogramDataPoint for values in seconds, except that what is
  * above the highest edge is in "overflow". */
 static void
-put_buckets(struct ds *s, const struct cost_hist *hist)
+put_buckets(struct json *stage, const struct cost_hist *hist)
 {
+    struct json *json = cost_put_object(stage, "histogram");
+    struct json *counts = cost_put_array(json, "bucket_counts");
     unsigned int first = 0, last = 0, end;
 
     cost_hist_range(hist, &first, &last);
     first = MAX(first, 1);
     end = MIN(last + 1, COST_HIST_N_EDGES);
-    open_json(s, "histogram", '{');
-    cost_json_put(s, "scale", COST_HIST_SCALE);
-    cost_json_begin(s, "offset");
-    ds_put_format(s, "%d", first < end
-                           ? COST_HIST_OTLP_OFFSET + (int) first - 1 : 0);
-    open_json(s, "bucket_counts", '[');
     for (unsigned int i = first; i < end; i++) {
-        cost_json_put(s, NULL, cost_hist_get(hist, i));
+        json_array_add(counts, json_integer_create(cost_hist_get(hist, i)));
     }
-    ds_put_char(s, ']');
-    cost_json_put(s, "zero_count", cost_hist_get(hist, 0));
-    cost_json_put(s, "overflow", cost_hist_get(hist, COST_HIST_N_EDGES));
-    ds_put_char(s, '}');
+    cost_put_integer(json, "scale", COST_HIST_SCALE);
+    json_object_put(json, "offset", json_integer_create(
+                        first < end ? COST_HIST_OTLP_OFFSET + (int) first - 1
+                        : 0));
+    cost_put_integer(json, "zero_count", cost_hist_get(hist, 0));
+    cost_put_integer(json, "overflow",
+                     cost_hist_get(hist, COST_HIST_N_EDGES));
 }
 
 static void
-put_stage(struct ds *s, const struct cost_view *view,
+put_stage(struct json *stages, const struct cost_view *view,
           const struct cost_block *block, size_t stage)
 {
     const struct cost_kind *kind = block->kind;
+    const struct cost_column *column = &kind->stages[stage];
     const struct cost_hist *hist = &block->hists[stage];
-    bool number = cost_stage_is_number(kind, stage);
+    struct json *json = cost_put_object(stages, column->name);
 
-    open_json(s, kind->stages[stage].name, '{');
-    cost_json_put(s, "index", stage);
-    put_string(s, "unit", number ? kind->stages[stage].unit : "ns");
-    put_boolean(s, "sampled", cost_stage_is_sampled(kind, stage));
-    put_boolean(s, "apart", kind->stages[stage].flags & COST_APART);
-    cost_json_put(s, "count", cost_hist_count(hist));
-    cost_json_put(s, "sum", cost_hist_sum(hist));
+    cost_put_integer(json, "index", stage);
+    json_object_put_string(json, "unit", column->unit ? column->unit : "ns");
+    put_boolean(json, "sampled", cost_stage_is_sampled(kind, stage));
+    put_boolean(json, "apart", column->flags & COST_APART);
+    cost_put_integer(json, "count", cost_hist_count(hist));
+    cost_put_integer(json, "sum", cost_hist_sum(hist));
     if (cost_hist_count(hist)) {
-        cost_json_put(s, "min", cost_hist_min(hist));
-        cost_json_put(s, "max", cost_hist_max(hist));
+        cost_put_integer(json, "min", cost_hist_min(hist));
+        cost_put_integer(json, "max", cost_hist_max(hist));
         if (stage == cost_kind_total(kind) && cost_load(&block->max_us)) {
-            cost_json_put(s, "max_time_us", cost_load(&block->max_us));
+            cost_put_integer(json, "max_time_us", cost_load(&block->max_us));
         }
-        cost_json_begin(s, "mean");
-        ds_put_format(s, "%.15g", cost_hist_mean(hist));
+        json_object_put(json, "mean", json_real_create(cost_hist_mean(hist)));
         for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
-            cost_json_put(s, percentiles[i].name, round(cost_hist_percentile(
-                              hist, percentiles[i].percent, number)));
+            cost_put_integer(json, percentiles[i].name, round(
+                cost_hist_percentile(hist, percentiles[i].percent,
+                                     column->unit != NULL)));
         }
     }
-    if (view->histograms && view->json) {
-        put_buckets(s, hist);
+    if (view->histograms) {
+        put_buckets(json, hist);
     }
-    ds_put_char(s, '}');
 }
 
-/* Appends the numbers of 'class' of 'book', or of all classes, and 'name'
- * unless it is NULL.  'brief' is for the number of events only. */
+/* Adds the numbers of 'class' of 'book', or of all classes, to 'json'.
+ * 'brief' is for the number of events only. */
 static void
-put_numbers(struct ds *s, const char *name, const struct cost_report *report,
-            const struct cost_view *view, const struct cost_book *book,
-            size_t class, bool brief)
+put_numbers(struct json *json, const struct cost_view *view,
+            const struct cost_book *book, size_t class, bool brief)
 {
     const struct cost_kind *kind = book->kind;
+    struct json *stages, *counters;
+    struct json *group = NULL;
     struct cost_block *block;
 
-    if (name) {
-        put_string(s, "name", name);
-    }
-    cost_json_put(s, "events", cost_book_events(book, class));
+    cost_put_integer(json, "events", cost_book_events(book, class));
     if (brief) {
         return;
     }
     block = cost_book_sum(book, class);
     if (cost_load(&block->n_slow)) {
-        cost_json_put(s, "slow", cost_load(&block->n_slow));
+        cost_put_integer(json, "slow", cost_load(&block->n_slow));
     }
-    open_json(s, "stages", '{');
+    stages = cost_put_object(json, "stages");
     for (size_t i = 0; i < kind->n_stages; i++) {
         if (cost_hist_count(&block->hists[i])
             || !(kind->stages[i].flags & COST_OPTIONAL)) {
-            put_stage(s, view, block, i);
+            put_stage(stages, view, block, i);
         }
     }
-    ds_put_char(s, '}');
-    open_json(s, "counters", '{');
+    counters = cost_put_object(json, "counters");
     for (size_t i = 0; i < kind->n_counters; i++) {
-        const char *group = kind->counters[i].unit;
+        const struct cost_column *column = &kind->counters[i];
 
-        if (!i || strcmp(group, kind->counters[i - 1].unit)) {
-            ds_put_cstr(s, i ? "}" : "");
-            open_json(s, group, '{');
+        if (!i || strcmp(column->unit, kind->counters[i - 1].unit)) {
+            group = cost_put_object(counters, column->unit);
         }
-        cost_json_put(s, kind->counters[i].name, cost_block_counter(block, i));
-    }
-    ds_put_cstr(s, kind->n_counters ? "}}" : "}");
-    if (report->put_derived) {
-        struct json *derived = json_object_create();
-
-        report->put_derived(block, derived);
-        put_json(s, "derived", derived);
+        cost_put_integer(group, column->name, cost_block_counter(block, i));
     }
     cost_block_destroy(block);
 }
 
-/* Appends the numbers of 'book', and of its classes. */
+/* Adds the numbers of 'book', and of its classes. */
 static void
-put_book(struct ds *s, const struct cost_report *report,
-         const struct cost_view *view, const struct cost_book *book)
+put_book(struct json *json, const struct cost_view *view,
+         const struct cost_book *book)
 {
-    put_numbers(s, NULL, report, view, book, view->class, false);
-    open_json(s, "classes", '[');
+    struct json *classes = cost_put_array(json, "classes");
+
+    put_numbers(json, view, book, view->class, false);
     for (size_t i = 0; i < book->n_classes; i++) {
         if (book->classes[i] && view->class == COST_ALL_CLASSES) {
-            char *name = cost_class_name(book->kind, i);
+            struct json *class = cost_add_object(classes);
 
-            open_json(s, NULL, '{');
-            put_numbers(s, name, report, view, book, i, !view->json);
-            ds_put_char(s, '}');
-            free(name);
+            cost_put_string(class, "name", cost_class_name(book->kind, i));
+            put_numbers(class, view, book, i, false);
         }
     }
-    ds_put_char(s, ']');
 }
 
-/* Appends the slowest events of 'account'. */
+/* Adds the slowest events of 'account'. */
 static void
-put_slowest(struct ds *s, const struct cost_report *report,
+put_slowest(struct json *json, const struct cost_report *report,
             const struct cost_view *view, const struct cost_reading *account)
 {
     const struct cost_kind *kind = account->kind;
+    struct json *slowest = cost_put_array(json, "slowest");
 
-    open_json(s, "slowest", '[');
-    for (size_t i = 0, n = 0;
-         i < account->n_slowest && n < view->n_slowest; i++) {
+    for (size_t i = 0; (i < account->n_slowest
+                        && json_array_size(slowest) < view->n_slowest); i++) {
         const struct cost_slow *slow = account->slowest[i];
-        struct json *details;
-        char *class;
+        struct json *event, *stages;
 
         if (view->class != COST_ALL_CLASSES && slow->class != view->class) {
             continue;
         }
-        n++;
-        class = cost_class_name(kind, slow->class);
-        details = json_object_create();
-        open_json(s, NULL, '{');
-        cost_json_put(s, "total_ns", slow->total_ns);
-        cost_json_put(s, "excluded_ns", slow->excluded_ns);
-        cost_json_put(s, "time_us", slow->when_us);
-        put_string(s, "thread", slow->thread);
-        put_string(s, "class", class);
-        put_string(s, "cause", cost_cause_names[slow->cause]);
-        open_json(s, "stages", '{');
+        event = cost_add_object(slowest);
+        cost_put_integer(event, "total_ns", slow->total_ns);
+        cost_put_integer(event, "excluded_ns", slow->excluded_ns);
+        cost_put_integer(event, "time_us", slow->when_us);
+        json_object_put_string(event, "thread", slow->thread);
+        cost_put_string(event, "class", cost_class_name(kind, slow->class));
+        json_object_put_string(event, "cause", cost_cause_names[slow->cause]);
+        stages = cost_put_object(event, "stages");
         for (size_t j = 0; j < cost_kind_total(kind); j++) {
             if (slow->known & (1u << j)) {
-                cost_json_put(s, kind->stages[j].name, slow->stages[j]);
+                cost_put_integer(stages, kind->stages[j].name,
+                                 slow->stages[j]);
             }
         }
-        ds_put_char(s, '}');
         report->put_details(account->name, &slow->stages[kind->n_stages],
-                            view->packets, details);
-        put_json(s, "details", details);
-        ds_put_char(s, '}');
-        free(class);
+                            view->packets, cost_put_object(event, "details"));
     }
-    ds_put_char(s, ']');
 }
 
-/* Appends 'account', an element of an array. */
-void
-cost_put_account(struct ds *s, const struct cost_report *report,
-                 const struct cost_view *view,
-                 const struct cost_reading *account)
+/* Returns 'account' in JSON. */
+struct json *
+cost_account_to_json(const struct cost_report *report,
+                     const struct cost_view *view,
+                     const struct cost_reading *account)
 {
-    open_json(s, NULL, '{');
-    put_string(s, "name", account->name);
-    put_string(s, "kind", account->kind->event);
+    struct json *json = json_object_create();
+    struct json *threads = cost_put_array(json, "threads");
+
+    json_object_put_string(json, "name", account->name);
+    json_object_put_string(json, "kind", account->kind->event);
     if (account->datapath) {
-        put_string(s, "datapath", account->datapath);
+        json_object_put_string(json, "datapath", account->datapath);
     }
-    cost_json_put(s, "since_us", account->since_us);
-    cost_json_put(s, "elapsed_ms", account->elapsed_ms);
-    put_book(s, report, view, &account->total);
-    open_json(s, "threads", '[');
+    cost_put_integer(json, "since_us", account->since_us);
+    cost_put_integer(json, "elapsed_ms", account->elapsed_ms);
+    put_book(json, view, &account->total);
     for (size_t i = 0; i < account->n_threads; i++) {
         const struct cost_thread_book *thread = &account->threads[i];
 
         if (!cost_book_is_empty(&thread->book)) {
-            open_json(s, NULL, '{');
-            put_numbers(s, thread->name, report, view, &thread->book,
-                        view->class, !view->threads);
-            ds_put_char(s, '}');
+            struct json *object = cost_add_object(threads);
+
+            json_object_put_string(object, "name", thread->name);
+            put_numbers(object, view, &thread->book, view->class,
+                        !view->threads);
         }
     }
-    ds_put_char(s, ']');
     if (view->n_slowest) {
-        put_slowest(s, report, view, account);
+        put_slowest(json, report, view, account);
     }
-    ds_put_char(s, '}');
+    return json;
 }
 
 /* Most time first. */
@@ -328,12 +277,13 @@ compare_rows(const void *a_, const void *b_)
             : strcmp(a->group, b->group));
 }
 
-/* Appends who the events of 'list' of 'book' are for. */
+/* Adds who the events of 'list' of 'book' are for. */
 static void
-put_list(struct ds *s, const struct cost_book *book, size_t list)
+put_list(struct json *json, const struct cost_book *book, size_t list)
 {
     const struct cost_sketch *keys = &book->keys[list];
     struct cost_row *rows = xmemdup(keys->rows, keys->n * sizeof *rows);
+    struct json *array = cost_put_array(json, "rows");
     double time_ns = keys->other_ns;
     uint64_t n_events = 0;
 
@@ -342,114 +292,100 @@ put_list(struct ds *s, const struct cost_book *book, size_t list)
         n_events += rows[i].events;
         time_ns += rows[i].time_ns;
     }
-    open_json(s, NULL, '{');
-    put_string(s, "what", book->kind->lists[list].name);
-    put_boolean(s, "sampled", !book->kind->exact);
-    cost_json_put(s, "events", n_events);
-    open_json(s, "rows", '[');
+    json_object_put_string(json, "what", book->kind->lists[list].name);
+    put_boolean(json, "sampled", !book->kind->exact);
+    cost_put_integer(json, "events", n_events);
     for (size_t i = 0; i < keys->n; i++) {
         const struct cost_row *row = &rows[i];
         double events = row->events - row->error;
+        struct json *object = cost_add_object(array);
 
-        open_json(s, NULL, '{');
-        put_string(s, "name", row->name);
+        json_object_put_string(object, "name", row->name);
         if (row->group[0]) {
-            put_string(s, "group", row->group);
+            json_object_put_string(object, "group", row->group);
         }
-        cost_json_begin(s, "share");
-        ds_put_format(s, "%.4f", time_ns ? row->time_ns / time_ns : 0);
-        cost_json_put(s, "events", row->events);
-        cost_json_put(s, "samples", row->n_samples);
+        json_object_put(object, "share", json_real_create(
+                            time_ns ? row->time_ns / time_ns : 0));
+        cost_put_integer(object, "events", row->events);
+        cost_put_integer(object, "samples", row->n_samples);
         /* Half of the 95% confidence interval. */
-        cost_json_put(s, "sampling_error", 1.96 * sqrt(
-                          events > row->n_samples && row->n_samples
-                          ? events * (events / row->n_samples - 1) : 0));
-        cost_json_put(s, "error", row->error);
-        cost_json_put(s, "mean_ns", events ? row->time_ns / events : 0);
+        cost_put_integer(object, "sampling_error", 1.96 * sqrt(
+                             events > row->n_samples && row->n_samples
+                             ? events * (events / row->n_samples - 1) : 0));
+        cost_put_integer(object, "error", row->error);
+        cost_put_integer(object, "mean_ns",
+                         events ? row->time_ns / events : 0);
         if (row->max_ns != UINT64_MAX) {
-            cost_json_put(s, "max_ns", row->max_ns);
+            cost_put_integer(object, "max_ns", row->max_ns);
         }
-        cost_json_put(s, "lost", row->lost);
-        ds_put_char(s, '}');
+        cost_put_integer(object, "lost", row->lost);
     }
-    ds_put_cstr(s, "]}");
     free(rows);
 }
 
-/* Appends 'sum', an element of an array. */
-void
-cost_put_sum(struct ds *s, const struct cost_report *report,
-             const struct cost_view *view, const struct cost_sum *sum)
+/* Returns 'sum' in JSON. */
+struct json *
+cost_sum_to_json(const struct cost_view *view, const struct cost_sum *sum)
 {
     const struct cost_kind *kind = sum->book.kind;
+    struct json *json = json_object_create();
+    struct json *top = cost_put_array(json, "top");
 
-    open_json(s, NULL, '{');
-    put_string(s, "kind", kind->event);
-    cost_json_put(s, "accounts", sum->n_accounts);
-    cost_json_put(s, "since_us", sum->since_us);
-    put_book(s, report, view, &sum->book);
-    open_json(s, "top", '[');
+    json_object_put_string(json, "kind", kind->event);
+    cost_put_integer(json, "accounts", sum->n_accounts);
+    cost_put_integer(json, "since_us", sum->since_us);
+    put_book(json, view, &sum->book);
     for (size_t i = 0; view->top && i < kind->n_lists; i++) {
         if (sum->book.keys[i].n) {
-            put_list(s, &sum->book, i);
+            put_list(cost_add_object(top), &sum->book, i);
         }
     }
-    ds_put_cstr(s, "]}");
+    return json;
 }
 
-/* Appends the definitions of 'n' 'columns', whose units have the name
- * 'unit'. */
+/* Adds the definitions of 'n' 'columns', whose units have the name 'unit'. */
 static void
-put_columns(struct ds *s, const char *name, const struct cost_column *columns,
-            size_t n, const char *unit)
+put_columns(struct json *json, const char *name,
+            const struct cost_column *columns, size_t n, const char *unit)
 {
-    open_json(s, name, '[');
+    struct json *array = cost_put_array(json, name);
+
     for (size_t i = 0; i < n; i++) {
-        open_json(s, NULL, '{');
-        put_string(s, "name", columns[i].name);
-        put_string(s, unit, columns[i].unit ? columns[i].unit : "ns");
-        put_string(s, "help", columns[i].help);
-        ds_put_char(s, '}');
+        struct json *column = cost_add_object(array);
+
+        json_object_put_string(column, "name", columns[i].name);
+        json_object_put_string(column, unit,
+                               columns[i].unit ? columns[i].unit : "ns");
+        json_object_put_string(column, "help", columns[i].help);
     }
-    ds_put_char(s, ']');
 }
 
-/* Appends the definitions of all stages and counters of 'report', an element
- * of an array. */
-void
-cost_put_definitions(struct ds *s, const struct cost_report *report)
+/* Returns the definitions of all stages and counters of 'report' in JSON. */
+struct json *
+cost_definitions_to_json(const struct cost_report *report)
 {
-    open_json(s, NULL, '{');
-    put_string(s, "report", report->prefix);
-    put_string(s, "object", report->object);
-    put_string(s, "classes", report->class_help);
-    open_json(s, "kinds", '[');
+    struct json *json = json_object_create();
+    struct json *kinds = cost_put_array(json, "kinds");
+
+    json_object_put_string(json, "report", report->prefix);
+    json_object_put_string(json, "object", report->object);
+    json_object_put_string(json, "classes", report->class_help);
     for (size_t i = 0; i < report->n_kinds; i++) {
         const struct cost_kind *kind = report->kinds[i];
+        struct json *object = cost_add_object(kinds);
 
-        open_json(s, NULL, '{');
-        put_string(s, "event", kind->event);
-        put_columns(s, "stages", kind->stages, kind->n_stages, "unit");
-        put_columns(s, "counters", kind->counters, kind->n_counters, "group");
-        ds_put_char(s, '}');
+        json_object_put_string(object, "event", kind->event);
+        put_columns(object, "stages", kind->stages, kind->n_stages, "unit");
+        put_columns(object, "counters", kind->counters, kind->n_counters,
+                    "group");
     }
-    ds_put_cstr(s, "]}");
+    return json;
 }
 
 /* Text. */
 
 /* Of a maximum that is not shorter, the time of day is shown. */
 #define MIN_DATED_NS 1000000
-
-/* Returns what 'text', which this frees, is in JSON. */
-static struct json *
-parse(struct ds *text)
-{
-    struct json *json = json_from_string(ds_cstr(text));
-
-    ds_destroy(text);
-    return json;
-}
 
 /* Returns the member 'name' of 'object', or NULL. */
 static const struct json *
@@ -693,10 +629,10 @@ put_events(struct ds *s, const struct cost_kind *kind,
     ds_put_char(s, '\n');
 }
 
-/* Appends the members of 'object', in alphabetical order, to 's', each after
- * 'separator'.  A longer string begins a new line. */
+/* Appends the members of 'object', in alphabetical order, to 's'.  A longer
+ * string begins a new line. */
 static void
-put_members(struct ds *s, const struct json *object, const char *separator)
+put_members(struct ds *s, const struct json *object)
 {
     const struct shash_node **nodes = shash_sort(json_object(object));
 
@@ -705,11 +641,9 @@ put_members(struct ds *s, const struct json *object, const char *separator)
         bool string = value->type == JSON_STRING;
 
         ds_put_format(s, "%s%s ", string && strlen(json_string(value)) > 64
-                                  ? "\n      " : separator, nodes[i]->name);
+                                  ? "\n      " : ", ", nodes[i]->name);
         if (string) {
             cost_put_name(s, json_string(value), true);
-        } else if (value->type == JSON_REAL) {
-            put_decimal(s, json_real(value));
         } else {
             json_to_ds(value, 0, s);
         }
@@ -722,15 +656,9 @@ static void
 put_body(struct ds *s, const struct cost_kind *kind,
          const struct json *numbers)
 {
-    const struct json *derived = get(numbers, "derived");
     const char *shown = "";
 
     put_stages(s, kind, numbers);
-    if (derived && !shash_is_empty(json_object(derived))) {
-        ds_put_cstr(s, "  derived:");
-        put_members(s, derived, "  ");
-        ds_put_char(s, '\n');
-    }
     put_parts(s, "class", get(numbers, "classes"));
     for (size_t i = 0; i < kind->n_counters; i++) {
         const char *group = kind->counters[i].unit;
@@ -799,7 +727,7 @@ put_slow(struct ds *s, const struct cost_kind *kind, const struct json *event)
     if (strcmp(cause, "unknown")) {
         ds_put_format(s, ", %s", cause);
     }
-    put_members(s, get(event, "details"), ", ");
+    put_members(s, get(event, "details"));
     for (size_t i = 0; i < kind->n_stages; i++) {
         const char *name = kind->stages[i].name;
 
@@ -816,12 +744,11 @@ put_slow(struct ds *s, const struct cost_kind *kind, const struct json *event)
     ds_put_cstr(s, separator[0] == '\n' ? "\n     stages unknown\n" : "\n");
 }
 
-/* Appends an account of 'kind' to 's', and frees its 'json'. */
+/* Appends 'account', of 'kind', from cost_account_to_json(), to 's'. */
 void
 cost_render_account(struct ds *s, const struct cost_view *view,
-                    const struct cost_kind *kind, struct ds *json)
+                    const struct cost_kind *kind, const struct json *account)
 {
-    struct json *account = parse(json);
     const struct json *slowest = get(account, "slowest");
     const struct json *threads = get(account, "threads");
 
@@ -852,14 +779,13 @@ cost_render_account(struct ds *s, const struct cost_view *view,
         put_events(s, kind, thread);
         put_body(s, kind, thread);
     }
-    json_destroy(account);
 }
 
-/* Appends to 's' who the events of a sum of 'kind' are for, 'n' at most of
- * each list, and frees its 'json'. */
+/* Appends to 's' who the events of 'sum', of 'kind', from cost_sum_to_json(),
+ * are for, 'n' at most of each list. */
 void
-cost_render_top(struct ds *s, const struct cost_kind *kind, struct ds *json,
-                size_t n)
+cost_render_top(struct ds *s, const struct cost_kind *kind,
+                const struct json *sum, size_t n)
 {
     static const struct column columns[] = {
         { "time%", "share", PERCENT, 6 }, { "count", "events", COUNT, 11 },
@@ -867,7 +793,6 @@ cost_render_top(struct ds *s, const struct cost_kind *kind, struct ds *json,
         { "mean", "mean_ns", TIME, 8 }, { "max", "max_ns", TIME, 8 },
         { "lost", "lost", COUNT, 5 },
     };
-    struct json *sum = parse(json);
     const struct json *top = get(sum, "top");
 
     if (get_number(sum, "accounts")) {
@@ -895,23 +820,18 @@ cost_render_top(struct ds *s, const struct cost_kind *kind, struct ds *json,
         }
         put_table(s, &cells, columns, ARRAY_SIZE(columns));
     }
-    json_destroy(sum);
 }
 
-/* Appends a sum of deleted accounts of 'kind', each of which stood for an
- * 'object', to 's', and frees its 'json'. */
+/* Appends 'sum', of deleted accounts of 'kind', each of which stood for an
+ * 'object', from cost_sum_to_json(), to 's'. */
 void
 cost_render_deleted(struct ds *s, const char *object,
-                    const struct cost_kind *kind, struct ds *json)
+                    const struct cost_kind *kind, const struct json *sum)
 {
-    struct json *sum = parse(json);
     double n = get_number(sum, "accounts");
 
-    if (n) {
-        ds_put_cstr(s, "deleted: ");
-        put_count(s, n);
-        ds_put_format(s, " %s%s, ", object, n == 1 ? "" : "s");
-        put_events(s, kind, sum);
-    }
-    json_destroy(sum);
+    ds_put_cstr(s, "deleted: ");
+    put_count(s, n);
+    ds_put_format(s, " %s%s, ", object, n == 1 ? "" : "s");
+    put_events(s, kind, sum);
 }

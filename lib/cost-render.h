@@ -14,14 +14,14 @@ struct json;
  * A reading, see lib/cost.h, is formatted as JSON.  The text is a walk over
  * that JSON, in the order in which a kind has its stages and counters.
  * Documentation/topics/cost-json.rst describes the JSON, and
- * python/ovs/cost/schema-2.json is its schema.
- *
- * JSON is appended to a string: a reply may have tens of thousands of numbers,
- * and a 'struct json' takes some allocations for each. */
+ * python/ovs/cost/schema-2.json is its schema. */
 
-/* Returns the reply to another command in JSON, and appends it to a text.  It
- * is about the last 'last_s' seconds, unless that is 0. */
-typedef struct json *cost_report_more_cb(int last_s, struct ds *);
+struct cost_view;
+
+/* Returns the reply to another command in JSON, and appends the text to a
+ * string.  Returns NULL in case of an error, whose message is appended. */
+typedef struct json *cost_report_more_cb(const struct cost_view *,
+                                         struct ds *);
 
 /* What the commands report.  Static.  The worker calls the functions. */
 struct cost_report {
@@ -38,9 +38,6 @@ struct cost_report {
     void (*put_details)(const char *account, const uint64_t *details,
                         bool packet, struct json *);
 
-    /* Adds what follows from the numbers of 'block'.  May be NULL. */
-    void (*put_derived)(const struct cost_block *block, struct json *);
-
     /* What cost/show has besides.  May be NULL. */
     cost_report_more_cb *more;
 };
@@ -56,27 +53,30 @@ struct cost_view {
     size_t class;                       /* Or COST_ALL_CLASSES. */
     int last_s;                         /* Of the last seconds, or of all the
                                          * time if that is 0. */
+    unsigned int kept;                  /* Of cost/flight, or 0. */
 };
 
 /* JSON. */
-void cost_json_begin(struct ds *, const char *name);
-void cost_json_put(struct ds *, const char *name, uint64_t);
-void cost_put_account(struct ds *, const struct cost_report *,
-                      const struct cost_view *, const struct cost_reading *);
-void cost_put_sum(struct ds *, const struct cost_report *,
-                  const struct cost_view *, const struct cost_sum *);
-void cost_put_definitions(struct ds *, const struct cost_report *);
+struct json *cost_account_to_json(const struct cost_report *,
+                                  const struct cost_view *,
+                                  const struct cost_reading *);
+struct json *cost_sum_to_json(const struct cost_view *,
+                              const struct cost_sum *);
+struct json *cost_definitions_to_json(const struct cost_report *);
 
 void cost_put_integer(struct json *object, const char *name, uint64_t n);
 void cost_put_string(struct json *object, const char *name, char *);
+struct json *cost_put_object(struct json *object, const char *name);
+struct json *cost_put_array(struct json *object, const char *name);
+struct json *cost_add_object(struct json *array);
 char *cost_class_name(const struct cost_kind *, size_t class);
 
 /* Text. */
 void cost_render_account(struct ds *, const struct cost_view *,
-                         const struct cost_kind *, struct ds *json);
-void cost_render_top(struct ds *, const struct cost_kind *, struct ds *json,
-                     size_t n);
+                         const struct cost_kind *, const struct json *);
+void cost_render_top(struct ds *, const struct cost_kind *,
+                     const struct json *sum, size_t n);
 void cost_render_deleted(struct ds *, const char *object,
-                         const struct cost_kind *, struct ds *json);
+                         const struct cost_kind *, const struct json *sum);
 
 #endif /* cost-render.h */

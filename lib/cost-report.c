@@ -28,7 +28,8 @@
 
 /* A command for the worker. */
 struct request {
-    const struct cost_report *report;   /* Or NULL if of cost/show. */
+    const struct cost_report *report;   /* Or NULL if of cost/show, ... */
+    cost_report_more_cb *more;          /* ...or of another command. */
     const struct cost_report **reports;
     size_t n_reports;
     struct cost_view view;
@@ -44,8 +45,17 @@ static long long int start_us;
 static const struct cost_report **reports;
 static size_t n_reports;
 
-/* See cost_report_add_reply(). */
-static cost_report_more_cb *more_reply;
+static cost_report_more_cb *more_reply;  /* Of a command 'in_show'. */
+
+/* Returns the start of a reply that has no more of a header. */
+static struct json *
+short_header(void)
+{
+    struct json *json = json_object_create();
+
+    cost_put_integer(json, "version", 2);
+    return json;
+}
 
 /* Returns what every reply in JSON to PREFIX/COMMAND has, with the settings of
  * 'config' unless it is NULL. */
@@ -53,10 +63,8 @@ struct json *
 cost_report_json_header(const char *prefix, const char *command,
                         struct cost_config *config)
 {
-    struct json *clock = json_object_create();
-    struct json *json = json_object_create();
+    struct json *json = short_header();
 
-    cost_put_integer(json, "version", 2);
     json_object_put_string(json, "report", prefix);
     json_object_put_string(json, "command", command);
     cost_put_integer(json, "pid", getpid());
@@ -64,17 +72,16 @@ cost_report_json_header(const char *prefix, const char *command,
     json_object_put_string(json, "ovs_version", VERSION VERSION_SUFFIX);
     cost_put_integer(json, "now_us", time_wall_usec());
 
-    json_object_put_string(clock, "source", cost_clock_name());
-    json_object_put(json, "clock", clock);
+    json_object_put_string(cost_put_object(json, "clock"), "source",
+                           cost_clock_name());
 
     if (config) {
         uint32_t interval = cost_sample_interval(config);
-        struct json *settings = json_object_create();
+        struct json *settings = cost_put_object(json, "settings");
 
         json_object_put(settings, "enabled",
                         json_boolean_create(interval != 0));
         cost_put_integer(settings, "sample_interval", interval);
-        json_object_put(json, "settings", settings);
     }
     return json;
 }
@@ -82,8 +89,8 @@ cost_report_json_header(const char *prefix, const char *command,
 /* Makes '*seconds' what 'arg', the argument of -last or NULL, stands for.
  * Returns NULL if successful, otherwise an error message that the caller must
  * free. */
-char *
-cost_report_parse_last(const char *arg, int *seconds)
+static char *
+parse_last(const char *arg, int *seconds)
 {
     static const struct {
         const char *name;
@@ -97,8 +104,7 @@ cost_report_parse_last(const char *arg, int *seconds)
             return NULL;
         }
     }
-    return (arg ? xasprintf("-last \"%s\" is none of 10s, 1m, 5m and 15m", arg)
-            : xstrdup("-last needs an argument (10s, 1m, 5m or 15m)"));
+    return xstrdup("-last needs an argument (10s, 1m, 5m or 15m)");
 }
 
 /* Commands, in the worker. */
@@ -115,20 +121,7 @@ request_destroy(struct request *request)
 static char *
 no_such_account(const struct cost_report *report, const char *name)
 {
-    struct cost_accounts all;
-    struct ds s = DS_EMPTY_INITIALIZER;
-
-    cost_accounts_get(report->kinds, report->n_kinds, NULL, 0, &all);
-    ds_put_format(&s, "no %s named \"%s\" (there %s %"PRIuSIZE"%s",
-                  report->object, name, all.n == 1 ? "is" : "are",
-                  all.n, all.n ? ":" : "");
-    for (size_t i = 0; i < MIN(all.n, DEFAULT_ACCOUNTS); i++) {
-        ds_put_cstr(&s, i ? ", " : " ");
-        cost_put_name(&s, cost_account_name(all.accounts[i]), false);
-    }
-    ds_put_cstr(&s, all.n > DEFAULT_ACCOUNTS ? ", ...)" : ")");
-    cost_accounts_put(&all);
-    return ds_steal_cstr(&s);
+    return xasprintf("no %s named \"%s\"", report->object, name);
 }
 
 /* An account, and what it is sorted by. */
@@ -136,7 +129,9 @@ struct sorted_account {
     struct cost_account *account;
     uint64_t timed_ns;                  /* Sum of totals that are known. */
     uint64_t n_events;
-    bool empty;                         /* No event, and none lost? */
+    enum { UNKNOWN, EMPTY, ACTIVE } state;  /* Has it numbers of the time that
+                                             * was asked for, and is any of
+                                             * them not 0? */
 };
 
 static int
@@ -147,218 +142,215 @@ compare_accounts(const void *a_, const void *b_)
     return (a->timed_ns != b->timed_ns ? (a->timed_ns < b->timed_ns ? 1 : -1)
             : a->n_events != b->n_events
             ? (a->n_events < b->n_events ? 1 : -1)
-            : a->empty != b->empty ? a->empty - b->empty
+            : a->state != b->state ? (a->state < b->state ? 1 : -1)
             : strcmp(cost_account_name(a->account),
                      cost_account_name(b->account)));
 }
 
-/* Sorts 'all', those that most time was spent on first.  Returns the number
- * of those that are not empty, which come first. */
-static size_t
-sort_accounts(const struct cost_accounts *all)
+/* Adds 'reading' to the sum of its kind in 'all'. */
+static void
+add_to_total(struct cost_accounts *all, const struct cost_reading *reading)
+{
+    for (size_t i = 0; i < all->n_kinds; i++) {
+        struct cost_sum *total = &all->totals[i];
+
+        if (total->book.kind == reading->kind) {
+            total->n_accounts++;
+            cost_book_add(&total->book, &reading->total);
+        }
+    }
+}
+
+/* Sorts 'all', those that most time was spent on first, and adds them to their
+ * sums.  Stores in 'n' how many have which state or a better one, and returns
+ * the longest time that any has numbers of. */
+static long long int
+sort_accounts(struct cost_accounts *all, size_t n[ACTIVE + 1])
 {
     struct sorted_account *sorted = xcalloc(all->n, sizeof *sorted);
-    size_t n = 0;
+    long long int have_ms = 0;
 
     for (size_t i = 0; i < all->n; i++) {
+        struct sorted_account *account = &sorted[i];
         struct cost_reading reading;
 
-        sorted[i].account = all->accounts[i];
-        sorted[i].empty = true;
-        if (cost_account_read(all->accounts[i], &all->from, &reading)) {
+        account->account = all->accounts[i];
+        if (cost_account_read(account->account, &all->from, &reading)) {
             struct cost_block *block = cost_book_sum(&reading.total,
                                                      COST_ALL_CLASSES);
 
-            sorted[i].n_events = cost_block_events(block);
-            sorted[i].empty = cost_book_is_empty(&reading.total);
-            sorted[i].timed_ns = cost_hist_sum(block->total);
+            account->n_events = cost_block_events(block);
+            account->timed_ns = cost_hist_sum(block->total);
+            account->state = (cost_book_is_empty(&reading.total) ? EMPTY
+                              : ACTIVE);
+            have_ms = MAX(have_ms, reading.elapsed_ms);
+            add_to_total(all, &reading);
             cost_block_destroy(block);
             cost_reading_uninit(&reading);
         }
-        n += !sorted[i].empty;
         ovsrcu_quiesce();
     }
     if (all->n) {
         qsort(sorted, all->n, sizeof *sorted, compare_accounts);
     }
+    memset(n, 0, (ACTIVE + 1) * sizeof n[0]);
     for (size_t i = 0; i < all->n; i++) {
         all->accounts[i] = sorted[i].account;
-    }
-    free(sorted);
-    return n;
-}
-
-/* Appends 'sums', one for each kind of 'report', to 's', an object, as 'name',
- * those of no account only if 'all'. */
-static void
-put_sums(struct ds *s, const char *name, const struct cost_report *report,
-         const struct cost_view *view, const struct cost_sum *sums, bool all)
-{
-    cost_json_begin(s, name);
-    ds_put_char(s, '[');
-    for (size_t i = 0; i < report->n_kinds; i++) {
-        if (sums[i].n_accounts || all) {
-            cost_put_sum(s, report, view, &sums[i]);
+        for (int state = UNKNOWN; state <= sorted[i].state; state++) {
+            n[state]++;
         }
     }
-    ds_put_char(s, ']');
+    free(sorted);
+    return have_ms;
 }
 
-/* Appends to 'reply' what 'report' has for 'request'. */
-static void
+/* Returns what 'report' has for 'request' in JSON, and appends the same to
+ * 'reply' if that is to be a text. */
+static struct json *
 put_report(struct unixctl_worker_reply *reply,
            const struct cost_report *report, const struct request *request)
 {
+    struct json *json = cost_report_json_header(report->prefix, "cost-show",
+                                                report->kinds[0]->config);
+    struct json *accounts = cost_put_array(json, "accounts");
+    struct json *deleted = NULL, *total = NULL;
     const struct cost_view *view = &request->view;
     bool text = !reply->json;
     struct ds *s = &reply->body;
-    long long int have_ms = 0;
+    size_t begin = s->length, size = 0;
     struct cost_accounts all;
-    size_t begin = s->length;
+    long long int have_ms;
+    size_t n_in[ACTIVE + 1];            /* Each state. */
     size_t n, wanted;                   /* Accounts in the reply. */
-    size_t n_unknown = 0;               /* Among these, without numbers. */
 
     cost_accounts_get(report->kinds, report->n_kinds, request->name,
                       view->last_s * 1000LL, &all);
     if (!all.n && request->name) {
         reply->error = no_such_account(report, request->name);
-        cost_accounts_put(&all);
-        return;
     }
-    n = sort_accounts(&all);
-    n = (request->n ? request->n
-         : MIN(text ? MAX(n, 1) : all.n, DEFAULT_ACCOUNTS));
-    wanted = n = text && view->top ? 0 : MIN(n, all.n);
+    have_ms = sort_accounts(&all, n_in);
+    cost_put_integer(json, "elapsed_ms", have_ms);
+    wanted = (request->n ? request->n
+              : MIN(MAX(n_in[text ? ACTIVE : EMPTY], 1), DEFAULT_ACCOUNTS));
+    wanted = text && view->top ? 0 : MIN(wanted, n_in[EMPTY]);
 
-    if (!text) {
-        struct json *json = cost_report_json_header(
-            report->prefix, "cost-show", report->kinds[0]->config);
-
-        json_to_ds(json, 0, s);
-        json_destroy(json);
-        ds_truncate(s, s->length - 1);
-        cost_json_begin(s, "accounts");
-        ds_put_char(s, '[');
-    }
-    for (size_t i = 0; i < (all.n_kinds ? all.n : n); i++) {
+    for (n = 0; n < wanted && size <= (text ? MAX_TEXT : MAX_JSON); n++) {
         struct cost_reading reading;
+        struct json *account;
 
-        if (view->n_slowest && i < n) {
-            cost_account_take_slowest(all.accounts[i]);
+        if (view->n_slowest) {
+            cost_account_take_slowest(all.accounts[n]);
         }
-        if (!cost_account_read(all.accounts[i], &all.from, &reading)) {
-            n_unknown += i < n;
-            continue;
+        if (!cost_account_read(all.accounts[n], &all.from, &reading)) {
+            break;
         }
-        have_ms = MAX(have_ms, reading.elapsed_ms);
-        if (i < n && s->length - begin > (text ? MAX_TEXT : MAX_JSON)) {
-            n = i;
-        } else if (i < n && !text) {
-            cost_put_account(s, report, view, &reading);
-        } else if (i < n) {
-            struct ds json = DS_EMPTY_INITIALIZER;
-
-            cost_put_account(&json, report, view, &reading);
-            cost_render_account(s, view, reading.kind, &json);
+        account = cost_account_to_json(report, view, &reading);
+        if (text) {
+            cost_render_account(s, view, reading.kind, account);
+            size = s->length - begin;
+        } else {
+            /* It takes less memory as a string. */
+            json_array_add(accounts, json_serialized_object_create(account));
+            size += strlen(json_serialized_object(json_array_at(accounts, n)));
         }
-        for (size_t j = 0; j < all.n_kinds; j++) {
-            struct cost_sum *total = &all.totals[j];
-
-            if (total->book.kind == reading.kind) {
-                total->n_accounts++;
-                cost_book_add(&total->book, &reading.total);
-            }
-        }
+        json_destroy(account);
         cost_reading_uninit(&reading);
         ovsrcu_quiesce();
     }
+    cost_put_integer(json, "omitted", all.n - n);
+    if (all.n_kinds) {
+        deleted = cost_put_array(json, "deleted");
+        total = cost_put_array(json, "total");
+    }
+    if (text && !view->top && n_in[EMPTY] < all.n) {
+        ds_put_format(s, "%"PRIuSIZE" %s%s without numbers of that time\n",
+                      all.n - n_in[EMPTY], report->object,
+                      all.n - n_in[EMPTY] == 1 ? "" : "s");
+    }
+    if (text && !view->top && n < n_in[EMPTY]) {
+        ds_put_format(s, "and %"PRIuSIZE" more %s%s (%s)\n", n_in[EMPTY] - n,
+                      report->object, n_in[EMPTY] - n == 1 ? "" : "s",
+                      n < wanted ? "there is no room for them"
+                      : "use -n to see more of them");
+    }
+    for (size_t i = 0; i < all.n_kinds; i++) {
+        const struct cost_kind *kind = report->kinds[i];
+        struct json *sum = cost_sum_to_json(view, &all.totals[i]);
 
-    if (!text) {
-        ds_put_char(s, ']');
-        cost_json_put(s, "omitted", all.n - n + n_unknown);
-        cost_json_put(s, "elapsed_ms", have_ms);
-        if (all.n_kinds) {
-            put_sums(s, "deleted", report, view, all.deleted, false);
-            put_sums(s, "total", report, view, all.totals, true);
+        json_array_add(total, sum);
+        if (view->last_s) {
+            cost_put_integer(sum, "elapsed_ms", have_ms);
         }
-        ds_put_char(s, '}');
-    } else {
-        if (n_unknown) {
-            ds_put_format(s, "%"PRIuSIZE" %s%s without numbers of that time\n",
-                          n_unknown, report->object,
-                          n_unknown == 1 ? "" : "s");
+        if (text && view->top) {
+            cost_render_top(s, kind, sum,
+                            request->n ? request->n : DEFAULT_ROWS);
         }
-        if (n < all.n && !view->top) {
-            ds_put_format(s, "and %"PRIuSIZE" more %s%s (%s)\n", all.n - n,
-                          report->object, all.n - n == 1 ? "" : "s",
-                          n < wanted ? "there is no room for them"
-                          : "use -n to see more of them");
-        }
-        for (size_t i = 0; (i < all.n_kinds
-                            && (view->top || !view->n_slowest)); i++) {
-            const struct cost_sum *sum = view->top ? &all.totals[i]
-                                                   : &all.deleted[i];
-            struct ds json = DS_EMPTY_INITIALIZER;
-
-            cost_put_sum(&json, report, view, sum);
-            if (view->top) {
-                cost_render_top(s, sum->book.kind, &json,
-                                request->n ? request->n : DEFAULT_ROWS);
-            } else {
-                cost_render_deleted(s, report->object, sum->book.kind, &json);
+        if (all.deleted[i].n_accounts) {
+            sum = cost_sum_to_json(view, &all.deleted[i]);
+            json_array_add(deleted, sum);
+            if (text && !view->top && !view->n_slowest) {
+                cost_render_deleted(s, report->object, kind, sum);
             }
         }
-        if (s->length == begin) {
-            ds_put_format(s, "no %s\n", report->object);
-        }
+    }
+    if (text && s->length == begin) {
+        ds_put_format(s, "no %s\n", report->object);
     }
     cost_accounts_put(&all);
+    return json;
 }
 
-/* Appends what 'cb' returns to 'reply'. */
-void
-cost_report_put_more(struct unixctl_worker_reply *reply,
-                     cost_report_more_cb *cb, int last_s)
+/* Returns what 'cb' returns, and appends its text to 'reply' if that is to be
+ * one. */
+static struct json *
+put_more(struct unixctl_worker_reply *reply, cost_report_more_cb *cb,
+         const struct cost_view *view)
 {
     struct ds text = DS_EMPTY_INITIALIZER;
-    struct json *json = cb(last_s, reply->json ? &text : &reply->body);
+    struct json *json = cb(view, &text);
 
-    if (reply->json) {
-        cost_json_begin(&reply->body, NULL);
-        json_to_ds(json, 0, &reply->body);
+    if (!json) {
+        reply->error = ds_steal_cstr(&text);
+    } else if (!reply->json) {
+        ds_put_buffer(&reply->body, text.string, text.length);
     }
-    json_destroy(json);
     ds_destroy(&text);
+    return json;
 }
 
 static void
 do_show(void *request_, struct unixctl_worker_reply *reply)
 {
     struct request *request = request_;
-    struct ds *s = &reply->body;
-    bool all = !request->report;
+    struct cost_view *view = &request->view;
+    struct json *json;
 
-    request->view.json = reply->json;
-    if (reply->json && all) {
-        ds_put_cstr(s, "{\"version\":2,\"replies\":[");
-    }
-    for (size_t i = 0; i < request->n_reports; i++) {
-        const struct cost_report *report = request->reports[i];
+    view->json = reply->json;
+    if (request->more) {
+        json = put_more(reply, request->more, view);
+    } else if (request->report) {
+        json = put_report(reply, request->report, request);
+    } else {
+        json = short_header();
 
-        if (reply->json && all) {
-            cost_json_begin(s, NULL);
+        struct json *replies = cost_put_array(json, "replies");
+
+        for (size_t i = 0; i < request->n_reports; i++) {
+            const struct cost_report *report = request->reports[i];
+
+            json_array_add(replies, put_report(reply, report, request));
+            if (report->more) {
+                json_array_add(replies, put_more(reply, report->more, view));
+            }
         }
-        put_report(reply, report, request);
-        if (report->more && all) {
-            cost_report_put_more(reply, report->more, request->view.last_s);
+        if (more_reply && reply->json) {
+            json_array_add(replies, put_more(reply, more_reply, view));
         }
     }
-    if (reply->json && all) {
-        if (more_reply) {
-            cost_report_put_more(reply, more_reply, request->view.last_s);
-        }
-        ds_put_cstr(s, "]}");
+    if (json && reply->json) {
+        json_to_ds(json, 0, &reply->body);
     }
+    json_destroy(json);
     request_destroy(request);
 }
 
@@ -375,16 +367,21 @@ do_clear(void *request_, struct unixctl_worker_reply *reply)
     request_destroy(request);
 }
 
-/* Replies the definition of each number, in JSON whatever the format. */
-static void
-do_describe(void *request, struct unixctl_worker_reply *reply)
+/* "cost/describe": the definition of each number, in JSON whatever the
+ * format. */
+static struct json *
+describe(const struct cost_view *view, struct ds *s)
 {
-    ds_put_cstr(&reply->body, "{\"version\":2,\"reports\":[");
+    struct json *json = short_header();
+    struct json *array = cost_put_array(json, "reports");
+
     for (size_t i = 0; i < n_reports; i++) {
-        cost_put_definitions(&reply->body, reports[i]);
+        json_array_add(array, cost_definitions_to_json(reports[i]));
     }
-    ds_put_cstr(&reply->body, "]}");
-    request_destroy(request);
+    if (!view->json) {
+        json_to_ds(json, 0, s);
+    }
+    return json;
 }
 
 /* Commands, in the main thread. */
@@ -433,14 +430,12 @@ parse_option(struct request *request, const char *option, const char *arg,
             str_to_uint(arg, 10, &value);
         }
         if (report && !strcmp(option, "-class")) {
-            return (!arg ? xasprintf("-class needs an argument (%s)",
-                                     report->class_help)
-                    : !class_from_string(report->kinds[0], arg, &view->class)
-                    ? xasprintf("no class \"%s\" (a class is %s)", arg,
-                                report->class_help)
-                    : NULL);
+            return (arg && class_from_string(report->kinds[0], arg,
+                                             &view->class) ? NULL
+                    : xasprintf("no class \"%s\" (a class is %s)",
+                                arg ? arg : "", report->class_help));
         } else if (!strcmp(option, "-last")) {
-            return cost_report_parse_last(arg, &view->last_s);
+            return parse_last(arg, &view->last_s);
         } else if (!strcmp(option, "-slowest")) {
             view->n_slowest = value;
             return (value && value <= COST_MAX_SLOWEST ? NULL
@@ -461,20 +456,13 @@ parse_option(struct request *request, const char *option, const char *arg,
 static char *
 parse_report(struct request *request, const char *name)
 {
-    struct ds s = DS_EMPTY_INITIALIZER;
-
     for (size_t i = 0; i < n_reports; i++) {
         if (!strcmp(name, reports[i]->prefix)) {
             request->reports[request->n_reports++] = reports[i];
             return NULL;
         }
     }
-    ds_put_format(&s, "no report \"%s\" (there are", name);
-    for (size_t i = 0; i < n_reports; i++) {
-        ds_put_format(&s, "%s %s", i ? "," : "", reports[i]->prefix);
-    }
-    ds_put_char(&s, ')');
-    return ds_steal_cstr(&s);
+    return xasprintf("no report \"%s\"", name);
 }
 
 /* Parses the arguments of PREFIX/cost-show, or of cost-clear unless 'options'
@@ -521,17 +509,21 @@ parse_request(struct request *request, int argc, const char *argv[],
     return error;
 }
 
-/* Has the worker do the command, of 'report', or NULL, of all of them. */
-static void
-submit(struct unixctl_conn *conn, int argc, const char *argv[],
-       const struct cost_report *report, unixctl_worker_cb *cb)
+static struct request *
+request_create(const struct cost_report *report)
 {
     struct request *request = xzalloc(sizeof *request);
-    char *error;
 
     request->report = report;
     request->view.class = COST_ALL_CLASSES;
-    error = parse_request(request, argc, argv, cb != do_clear);
+    return request;
+}
+
+/* Has the worker do 'request', or replies 'error' if that is not NULL. */
+static void
+submit(struct unixctl_conn *conn, struct request *request, char *error,
+       unixctl_worker_cb *cb)
+{
     if (error) {
         unixctl_command_reply_error(conn, error);
         free(error);
@@ -545,28 +537,51 @@ static void
 cost_show(struct unixctl_conn *conn, int argc, const char *argv[],
           void *report)
 {
-    submit(conn, argc, argv, report, do_show);
+    struct request *request = request_create(report);
+
+    submit(conn, request, parse_request(request, argc, argv, true), do_show);
 }
 
 static void
 cost_clear(struct unixctl_conn *conn, int argc, const char *argv[],
            void *report)
 {
-    submit(conn, argc, argv, report, do_clear);
+    struct request *request = request_create(report);
+
+    submit(conn, request, parse_request(request, argc, argv, false), do_clear);
 }
 
 static void
-cost_describe(struct unixctl_conn *conn, int argc, const char *argv[],
-              void *aux OVS_UNUSED)
+cost_more(struct unixctl_conn *conn, int argc, const char *argv[],
+          void *command_)
 {
-    submit(conn, argc, argv, NULL, do_describe);
+    const struct cost_command *command = command_;
+    struct request *request = request_create(NULL);
+    struct cost_view *view = &request->view;
+    char *error = NULL;
+
+    request->more = command->cb;
+    if (argc == 3 && !strcmp(argv[1], "-last")) {
+        error = parse_last(argv[2], &view->last_s);
+    } else if (argc > 1
+               && (argc != 3 || !command->kept || strcmp(argv[1], "-kept")
+                   || !str_to_uint(argv[2], 10, &view->kept)
+                   || !view->kept)) {
+        error = xasprintf("usage: %s %s", command->name, command->usage);
+    }
+    submit(conn, request, error, do_show);
 }
 
-/* See lib/cost-report.h. */
+/* Registers 'command', which must stay. */
 void
-cost_report_add_reply(cost_report_more_cb *cb)
+cost_report_register_command(const struct cost_command *command)
 {
-    more_reply = cb;
+    if (command->in_show) {
+        more_reply = command->cb;
+    }
+    unixctl_command_register(command->name, command->usage, 0,
+                             command->usage[0] ? 2 : 0, cost_more,
+                             CONST_CAST(struct cost_command *, command));
 }
 
 static void
@@ -585,12 +600,17 @@ register_command(const struct cost_report *report, const char *name,
 void
 cost_report_register(const struct cost_report *report)
 {
+    static const struct cost_command describe_command = {
+        .name = "cost/describe",
+        .usage = "",
+        .cb = describe,
+    };
+
     if (!start_us) {
         start_us = time_wall_usec();
         unixctl_command_register("cost/show", OPTIONS " [REPORT...]", 0,
                                  INT_MAX, cost_show, NULL);
-        unixctl_command_register("cost/describe", "", 0, 0, cost_describe,
-                                 NULL);
+        cost_report_register_command(&describe_command);
     }
     for (size_t i = 0; i < n_reports; i++) {
         if (reports[i] == report) {

@@ -5,8 +5,6 @@
 
 #include "cost-render.h"
 
-struct unixctl_worker_reply;
-
 /* Cost reports.
  * =============
  *
@@ -23,14 +21,17 @@ struct unixctl_worker_reply;
 
 void cost_report_register(const struct cost_report *);
 
-/* Adds to the reply of cost/show that of the command that is about no account:
- * there is one at most. */
-void cost_report_add_reply(cost_report_more_cb *);
+/* Another command. */
+struct cost_command {
+    const char *name;
+    const char *usage;                  /* Its options, -last or none. */
+    bool kept;                          /* Has it the option -kept, too? */
+    bool in_show;                       /* Is its JSON in that of cost/show?
+                                         * There is one at most. */
+    cost_report_more_cb *cb;
+};
 
-/* For other commands. */
-void cost_report_put_more(struct unixctl_worker_reply *, cost_report_more_cb *,
-                          int last_s);
-char *cost_report_parse_last(const char *arg, int *seconds);
+void cost_report_register_command(const struct cost_command *);
 struct json *cost_report_json_header(const char *prefix, const char *command,
                                      struct cost_config *);
 

@@ -20,18 +20,15 @@
 #include "cost-clock.h"
 #include "cost-flight.h"
 #include "cost-report.h"
-#include "cost-sampler.h"
 #include "hash.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/hmap.h"
 #include "openvswitch/json.h"
 #include "openvswitch/token-bucket.h"
 #include "ovs-thread.h"
-#include "unixctl.h"
-#include "unixctl-worker.h"
 #include "util.h"
 
-#define MIN_WINDOW_NS COST_SAMPLE_NS
+#define SAMPLE_NS INT64_C(500000000)    /* From one sample to the next. */
 #define MARK_NS 5000000                 /* See cost_threads_mark(). */
 
 /* What is read of a thread: its CPU time, run delay and turns on a CPU each
@@ -456,9 +453,9 @@ read_all(bool full, bool sample)
     }
 }
 
-/* Reads all threads, if the report is on.  The sampler calls this. */
-void
-cost_threads_run(void)
+/* Reads all threads, if the report is on. */
+static void
+sample_threads(void)
 {
     if (cost_enabled(&config)) {
         ovs_mutex_lock(&threads_mutex);
@@ -654,7 +651,7 @@ init_row(struct row *row, const struct thread *thread, int64_t window_ns)
     row->thread = thread;
     row->start = window_start(history, window_ns);
     row->ns = row->start ? history->now.from_ns - row->start->from_ns : 0;
-    row->ns = row->ns >= MIN_WINDOW_NS ? row->ns : 0;
+    row->ns = row->ns >= SAMPLE_NS ? row->ns : 0;
     for (size_t i = 0; i < ARRAY_SIZE(row->percent); i++) {
         row->percent[i] = (row->ns ? 100.0 * difference(row->start,
                                                         &history->now, i)
@@ -682,7 +679,7 @@ static void
 put_values(struct json *json, const char *const value_names[],
            const struct reading *start, const struct reading *now)
 {
-    struct json *last = json_object_create();
+    struct json *last = start ? cost_put_object(json, "last") : NULL;
 
     for (size_t i = 0; i < N_VALUES; i++) {
         if (value_names[i]) {
@@ -695,9 +692,6 @@ put_values(struct json *json, const char *const value_names[],
     }
     if (start) {
         cost_put_integer(last, "ns", now->from_ns - start->from_ns);
-        json_object_put(json, "last", last);
-    } else {
-        json_destroy(last);
     }
 }
 
@@ -707,9 +701,6 @@ put_process(const struct row *rows, size_t n, int window_s, struct ds *s,
             struct json *json)
     OVS_REQUIRES(threads_mutex)
 {
-    /* Half of the time between two readings of so long ago. */
-    int64_t max_error_ns
-        = levels[window_s > 120 ? 2 : 1].every * COST_SAMPLE_NS / 2;
     double percent[2] = { 0, 0 };
     int64_t ns = 0;
 
@@ -720,9 +711,6 @@ put_process(const struct row *rows, size_t n, int window_s, struct ds *s,
         ns = MAX(ns, rows[i].ns);
     }
     ds_put_format(s, "%"PRIuSIZE" threads in %.1f s", n, ns / 1e9);
-    if (ns < window_s * INT64_C(1000000000) - max_error_ns) {
-        ds_put_format(s, " (have %.0f s of %d s)", ns / 1e9, window_s);
-    }
     ds_put_format(s, ": CPU %.1f%%, run delay %.1f%%", percent[CPU_NS],
                   percent[DELAY_NS]);
     cost_put_integer(json, "window_ns", window_s * UINT64_C(1000000000));
@@ -731,7 +719,7 @@ put_process(const struct row *rows, size_t n, int window_s, struct ds *s,
     if (cgroup_version) {
         const struct reading *start
             = window_start(&cgroup, window_s * INT64_C(1000000000));
-        struct json *object = json_object_create();
+        struct json *object = cost_put_object(json, "cgroup");
 
         if (start) {
             ds_put_format(s, ", throttled %.1f%% (%"PRIu64" of %"PRIu64
@@ -743,7 +731,6 @@ put_process(const struct row *rows, size_t n, int window_s, struct ds *s,
         }
         cost_put_integer(object, "version", cgroup_version);
         put_values(object, cgroup_names, start, &cgroup.now);
-        json_object_put(json, "cgroup", object);
     }
     ds_put_char(s, '\n');
 }
@@ -754,7 +741,7 @@ struct json *
 cost_threads_to_json(int window_s, struct ds *s)
 {
     struct json *json = cost_report_json_header("cost", "threads", &config);
-    struct json *array = json_array_create_empty();
+    struct json *array = cost_put_array(json, "threads");
     struct thread *thread;
     struct row *rows;
     size_t n = 0;
@@ -781,12 +768,11 @@ cost_threads_to_json(int window_s, struct ds *s)
     for (size_t i = 0; i < n; i++) {
         const struct row *row = &rows[i];
         const struct reading *now = &row->thread->history.now;
-        struct json *object = json_object_create();
+        struct json *object = cost_add_object(array);
 
         json_object_put_string(object, "name", row->thread->name);
         cost_put_integer(object, "tid", row->thread->tid);
         put_values(object, names, row->start, now);
-        json_array_add(array, object);
 
         ds_put_format(s, "  %-15s %7.1f %7.1f", row->thread->name,
                       row->percent[CPU_NS], row->percent[DELAY_NS]);
@@ -803,58 +789,57 @@ cost_threads_to_json(int window_s, struct ds *s)
     }
     ovs_mutex_unlock(&threads_mutex);
     free(rows);
-    json_object_put(json, "threads", array);
     return json;
 }
 
 static struct json *
-add_reply(int last_s, struct ds *s)
+cost_threads(const struct cost_view *view, struct ds *s)
 {
-    return cost_threads_to_json(last_s ? last_s : 60, s);
+    return cost_threads_to_json(view->last_s ? view->last_s : 60, s);
 }
 
-static void
-do_show(void *window_s, struct unixctl_worker_reply *reply)
+/* The sampler, see lib/cost-threads.h. */
+static void *
+sampler_main(void *aux OVS_UNUSED)
 {
-    cost_report_put_more(reply, cost_threads_to_json, *(int *) window_s);
-    free(window_s);
-}
-
-static void
-cost_threads(struct unixctl_conn *conn, int argc, const char *argv[],
-             void *aux OVS_UNUSED)
-{
-    int window_s = 60;
-    char *error = NULL;
-
-    if (argc == 2 || (argc > 2 && strcmp(argv[1], "-last"))) {
-        error = xstrdup("usage: cost/threads [-last 10s|1m|5m|15m]");
-    } else if (argc > 2) {
-        error = cost_report_parse_last(argv[2], &window_s);
-    }
-    if (error) {
-        unixctl_command_reply_error(conn, error);
-        free(error);
-    } else {
-        int *arg = xmemdup(&window_s, sizeof window_s);
-
-        if (!unixctl_worker_do(conn, do_show, arg)) {
-            free(arg);
+    ovsrcu_quiesce_start();
+    for (unsigned int i = 0;; i++) {
+        sample_threads();
+        ovsrcu_quiesce_end();
+        cost_accounts_copy();
+        ovsrcu_quiesce_start();
+        cost_flight_run();
+        if (i % 2) {
+            cost_log();
         }
+        xnanosleep_no_quiesce(SAMPLE_NS);
     }
+    return NULL;
 }
 
-/* Finds the causes of slow events from now on, and registers the command
- * "cost/threads". */
+/* Starts the sampler, and what needs it: causes of slow events, the command
+ * "cost/threads", and the flight recorder.  The main thread calls this, before
+ * any other one records. */
 void
 cost_threads_init(void)
 {
-    cost_set_cause_cb(cost_threads_cause);
-    config.apply = cost_flight_apply;
-    cost_config_register(&config);
-    cost_report_add_reply(add_reply);
-    unixctl_command_register("cost/threads", "[-last 10s|1m|5m|15m]", 0, 2,
-                             cost_threads, NULL);
+    static const struct cost_command command = {
+        .name = "cost/threads",
+        .usage = "[-last 10s|1m|5m|15m]",
+        .in_show = true,
+        .cb = cost_threads,
+    };
+    static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
+
+    if (ovsthread_once_start(&once)) {
+        cost_flight_init();
+        cost_set_cause_cb(cost_threads_cause);
+        config.apply = cost_flight_apply;
+        cost_config_register(&config);
+        cost_report_register_command(&command);
+        ovs_thread_create("cost_threads", sampler_main, NULL);
+        ovsthread_once_done(&once);
+    }
 }
 
 /* Makes 'root' the directory that has "/proc" and "/sys". */

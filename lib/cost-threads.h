@@ -15,8 +15,11 @@ struct json;
  *
  * A thread spends all of its time in three ways: on a CPU, waiting for one
  * although it could run (its "run delay"), and blocked.  Linux counts the
- * first two for each thread.  The sampler, see lib/cost-sampler.h, reads these
- * counters of all threads of the process twice a second.
+ * first two for each thread.  The sampler, a thread for what no thread that
+ * records may wait for, reads these counters of all threads of the process
+ * twice a second.  It also copies numbers, so that others can read what
+ * happened in the last minutes, logs slow events, and keeps what the flight
+ * recorder has around one.
  *
  * The command "cost/threads" shows how much of the last seconds or minutes
  * each thread spent in each way.
@@ -40,13 +43,11 @@ struct json;
  * Thread-safety
  * =============
  *
- * Any thread may call these functions, but cost_threads_run(), which is for
- * the sampler.  cost_threads_cause() and cost_threads_mark() wait for nobody:
- * a thread has a lock of its own, which the sampler holds while it reads this
- * thread. */
+ * Any thread may call these functions.  cost_threads_cause() and
+ * cost_threads_mark() wait for nobody: a thread has a lock of its own, which
+ * the sampler holds while it reads this thread. */
 
 void cost_threads_init(void);
-void cost_threads_run(void);
 enum cost_cause cost_threads_cause(uint64_t event_ns, uint64_t age_ns);
 void cost_threads_mark(bool end);
 struct json *cost_threads_to_json(int window_s, struct ds *);

@@ -73,7 +73,7 @@ struct simap;
  * event that a thread is just adding may be gone.  Clearing all accounts of a
  * kind clears the sum of deleted ones, too.
  *
- * The sampler, see lib/cost-sampler.h, calls cost_log(), and
+ * The sampler, see lib/cost-threads.h, calls cost_log(), and
  * cost_accounts_copy(), so that others can read what happened in the last
  * minutes, see lib/cost-window.h.  'last_ms' of cost_accounts_get() is rounded
  * up to a tick that is kept, by up to a minute. */

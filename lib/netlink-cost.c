@@ -16,7 +16,6 @@
 #include "openvswitch/json.h"
 #include "openvswitch/ofpbuf.h"
 #include "ovs-thread.h"
-#include "unicode.h"
 #include "util.h"
 
 /* Linux 4.0 and 4.7 have added these. */
@@ -347,7 +346,6 @@ nl_cost_put_details(const char *account OVS_UNUSED, const uint64_t *words,
     const char *device = (d->name[0] ? d->name
                           : d->ifindex ? if_indextoname(d->ifindex, buf)
                           : NULL);
-    char *error = device ? utf8_validate(device, NULL) : NULL;
 
     cost_put_integer(json, "nlmsg_type", d->type);
     if (d->command) {
@@ -359,14 +357,11 @@ nl_cost_put_details(const char *account OVS_UNUSED, const uint64_t *words,
     if (d->ifindex) {
         cost_put_integer(json, "ifindex", d->ifindex);
     }
-    if (error) {
+    if (device) {
         struct ds s = DS_EMPTY_INITIALIZER;
 
         ds_put_printable(&s, device, strlen(device));
         cost_put_string(json, "device", ds_steal_cstr(&s));
-        free(error);
-    } else if (device) {
-        json_object_put_string(json, "device", device);
     }
 }
 

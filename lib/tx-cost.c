@@ -180,26 +180,6 @@ put_details(const char *account OVS_UNUSED, const uint64_t *details,
     cost_put_integer(json, "dropped", details[DETAIL_DROPPED]);
 }
 
-static void
-put_derived(const struct cost_block *block, struct json *json)
-{
-    double packets = cost_hist_mean(&block->hists[TX_COST_PACKETS]);
-    double send_ns = cost_hist_mean(&block->hists[TX_COST_SEND]);
-    uint32_t mult;
-    int source;
-
-    atomic_read_relaxed(&cost_clock.source, &source);
-    atomic_read_relaxed(&cost_clock.mult, &mult);
-    if (source == COST_CLOCK_TSC && packets && send_ns) {
-        double cycles = send_ns * (1u << COST_CLOCK_SHIFT) / mult;
-
-        json_object_put(json, "tsc_cycles_per_burst",
-                        json_real_create(cycles));
-        json_object_put(json, "tsc_cycles_per_packet",
-                        json_real_create(cycles / packets));
-    }
-}
-
 /* Registers the tx/cost-* commands. */
 void
 tx_cost_register(void)
@@ -212,7 +192,6 @@ tx_cost_register(void)
         .n_kinds = ARRAY_SIZE(kinds),
         .class_help = "txq0 to txq62 or txq63+",
         .put_details = put_details,
-        .put_derived = put_derived,
     };
 
     cost_report_register(&report);

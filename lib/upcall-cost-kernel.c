@@ -40,12 +40,16 @@ struct upcall_cost_socket {
     struct ovs_list list_node OVS_GUARDED_BY(mutex);  /* In 'sockets'. */
     const struct dpif *dpif;
     int fd;
-    void *observed;                     /* For 'observer'. */
+    bool shared;                        /* Do several threads receive? */
+    struct upcall_cost_queue *queue;    /* Of 'observer', or NULL. */
+    unsigned int queue_seq;             /* Of its configuration. */
 
     uint32_t n_dropped OVS_GUARDED_BY(mutex);  /* By the kernel, counted. */
 };
 static struct ovs_list sockets OVS_GUARDED_BY(mutex)
     = OVS_LIST_INITIALIZER(&sockets);
+
+atomic_count upcall_cost_n_shared = ATOMIC_COUNT_INIT(0);
 
 static void upcall_cost_kernel_refresh(void);
 
@@ -402,8 +406,9 @@ upcall_cost_socket_create(const struct dpif *dpif, int fd, bool shared)
 
     socket->dpif = dpif;
     socket->fd = fd;
-    if (observer) {
-        socket->observed = observer->open(fd, shared);
+    socket->shared = shared;
+    if (shared) {
+        atomic_count_inc(&upcall_cost_n_shared);
     }
 
     ovs_mutex_lock(&mutex);
@@ -417,8 +422,11 @@ void
 upcall_cost_socket_destroy(struct upcall_cost_socket *socket)
 {
     if (socket) {
-        if (observer) {
-            observer->close(socket->observed);
+        if (socket->shared) {
+            atomic_count_dec(&upcall_cost_n_shared);
+        }
+        if (socket->queue) {
+            observer->stop(socket->queue);
         }
         ovs_mutex_lock(&mutex);
         count_dropped(socket);
@@ -433,16 +441,16 @@ void
 upcall_cost_socket_received(struct upcall_cost_socket *socket,
                             const struct ofpbuf *msg)
 {
-    if (observer) {
-        uint64_t ns = observer->received(socket->observed, msg);
+    if (socket->queue) {
+        uint64_t ns = observer->received(socket->queue, msg->data, msg->size);
+        uint64_t now = cost_clock_monotonic();
         struct upcall_cost_batch *batch = current_batch();
 
         if (batch) {
-            bool unknown = ns == COST_CLOCK_UNKNOWN;
-
             cost_count(batch->recorder, UPCALL_COST_UNKNOWN,
-                       UPCALL_COST_K_UNKNOWN, unknown);
-            batch->upcalls[batch->n].waited_ns = unknown ? 0 : ns;
+                       UPCALL_COST_K_UNKNOWN, !ns);
+            batch->upcalls[batch->n].waited_ns = (!ns ? 0
+                                                  : now > ns ? now - ns : 1);
         }
     }
 }
@@ -451,8 +459,8 @@ upcall_cost_socket_received(struct upcall_cost_socket *socket,
 void
 upcall_cost_socket_overrun(struct upcall_cost_socket *socket)
 {
-    if (observer) {
-        observer->overrun(socket->observed);
+    if (socket->queue) {
+        observer->overrun(socket->queue);
     }
 }
 
@@ -460,8 +468,8 @@ upcall_cost_socket_overrun(struct upcall_cost_socket *socket)
 void
 upcall_cost_socket_empty(struct upcall_cost_socket *socket)
 {
-    if (observer) {
-        size_t n_orphans = observer->empty(socket->observed);
+    if (socket->queue) {
+        size_t n_orphans = observer->empty(socket->queue);
         struct upcall_cost_batch *batch = current_batch();
 
         if (batch) {
@@ -469,10 +477,13 @@ upcall_cost_socket_empty(struct upcall_cost_socket *socket)
                        UPCALL_COST_K_ORPHAN, n_orphans);
         }
     }
+    if (observer && !socket->shared) {
+        socket->queue = observer->update(socket->queue, socket->fd,
+                                         &socket->queue_seq);
+    }
 }
 
-/* Makes 'observer_' follow all sockets that are created from now on.  To be
- * called before there is any. */
+/* Makes 'observer_' follow all sockets.  To be called before there is any. */
 void
 upcall_cost_kernel_observe(const struct upcall_cost_observer *observer_)
 {

@@ -3,8 +3,10 @@
 #ifndef UPCALL_COST_KERNEL_H
 #define UPCALL_COST_KERNEL_H 1
 
+#include "ovs-atomic.h"
 #include "upcall-cost.h"
 
+struct upcall_cost_queue;
 struct upcall_cost_socket;
 
 /* What upcalls from the kernel datapath cost.
@@ -103,23 +105,23 @@ void upcall_cost_socket_received(struct upcall_cost_socket *,
 void upcall_cost_socket_overrun(struct upcall_cost_socket *);
 void upcall_cost_socket_empty(struct upcall_cost_socket *);
 
-/* Follows messages to a socket, in the threads that receive them. */
+/* Follows messages in the queues of sockets, in the threads that receive
+ * them: see lib/upcall-cost-queue.h.  A queue is NULL if it is not watched. */
 struct upcall_cost_observer {
-    /* Returns what other functions get as 'aux' for the socket 'fd', which
-     * several threads receive from if it is 'shared'. */
-    void *(*open)(int fd, bool shared);
-    void (*close)(void *aux);
+    /* The socket 'fd', from which nobody but the caller receives, is empty.
+     * '*seq' is for the observer, 0 at first.  Returns the queue from now
+     * on. */
+    struct upcall_cost_queue *(*update)(struct upcall_cost_queue *, int fd,
+                                        unsigned int *seq);
+    void (*stop)(struct upcall_cost_queue *);
 
-    /* As upcall_cost_socket_received(), and so on.  Returns for how many
-     * nanoseconds the message has waited, COST_CLOCK_UNKNOWN if that is not
-     * known, and 0 if the socket is not watched. */
-    uint64_t (*received)(void *aux, const struct ofpbuf *);
-    void (*overrun)(void *aux);
-
-    /* Returns how many messages were found to be lost since the last call. */
-    size_t (*empty)(void *aux);
+    uint64_t (*received)(struct upcall_cost_queue *, const void *msg,
+                         size_t len);
+    void (*overrun)(struct upcall_cost_queue *);
+    size_t (*empty)(struct upcall_cost_queue *);
 };
 
+extern atomic_count upcall_cost_n_shared;   /* Sockets, now. */
 void upcall_cost_kernel_observe(const struct upcall_cost_observer *);
 
 #endif /* upcall-cost-kernel.h */

@@ -19,7 +19,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "openvswitch/ofpbuf.h"
 #include "openvswitch/vlog.h"
 #include "ovs-thread.h"
 #include "util.h"
@@ -420,22 +419,12 @@ upcall_cost_queue_empty(struct upcall_cost_queue *queue)
  * in the others. */
 static ATOMIC(unsigned int) config_seq = 0;
 
-/* Sockets that are watched, and that can't be. */
+/* Sockets that are watched. */
 static atomic_count n_watched = ATOMIC_COUNT_INIT(0);
-static atomic_count n_shared = ATOMIC_COUNT_INIT(0);
 
 /* Why one is not watched, since the configuration has changed. */
 static struct ovs_mutex mutex = OVS_MUTEX_INITIALIZER;
 static char *latest_error OVS_GUARDED_BY(mutex);
-
-/* A socket that receives upcalls.  Used by the thread that does, unless it is
- * shared. */
-struct upcall_socket {
-    int fd;
-    bool shared;                        /* Do several threads receive? */
-    struct upcall_cost_queue *queue;    /* NULL if it is not watched. */
-    unsigned int config_seq;            /* Of the configuration applied. */
-};
 
 static unsigned int
 get_config_seq(void)
@@ -458,89 +447,36 @@ keep_error(char *error)
     ovs_mutex_unlock(&mutex);
 }
 
-static void *
-socket_open(int fd, bool shared)
-{
-    struct upcall_socket *sock = xzalloc(sizeof *sock);
-
-    sock->fd = fd;
-    sock->shared = shared;
-    if (shared) {
-        atomic_count_inc(&n_shared);
-    }
-    return sock;
-}
-
 static void
-socket_stop(struct upcall_socket *sock)
+stop_queue(struct upcall_cost_queue *queue)
 {
-    if (sock->queue) {
-        upcall_cost_queue_detach(sock->queue);
-        sock->queue = NULL;
+    if (queue) {
+        upcall_cost_queue_detach(queue);
         atomic_count_dec(&n_watched);
     }
 }
 
-static void
-socket_close(void *sock_)
+/* Starts or stops watching the socket 'fd', whose queue is 'queue', if the
+ * configuration has changed since '*seq'. */
+static struct upcall_cost_queue *
+update_queue(struct upcall_cost_queue *queue, int fd, unsigned int *seq)
 {
-    struct upcall_socket *sock = sock_;
-
-    socket_stop(sock);
-    if (sock->shared) {
-        atomic_count_dec(&n_shared);
-    }
-    free(sock);
-}
-
-static uint64_t
-socket_received(void *sock_, const struct ofpbuf *msg)
-{
-    struct upcall_socket *sock = sock_;
-    uint64_t ns, now;
-
-    if (!sock->queue) {
-        return 0;
-    }
-    ns = upcall_cost_queue_received(sock->queue, msg->data, msg->size);
-    now = cost_clock_monotonic();
-    return !ns ? COST_CLOCK_UNKNOWN : now > ns ? now - ns : 1;
-}
-
-static void
-socket_overrun(void *sock_)
-{
-    struct upcall_socket *sock = sock_;
-
-    if (sock->queue) {
-        upcall_cost_queue_overrun(sock->queue);
-    }
-}
-
-/* Starts or stops watching, too, if the configuration has changed. */
-static size_t
-socket_empty(void *sock_)
-{
-    struct upcall_socket *sock = sock_;
-    unsigned int seq = get_config_seq();
-    size_t n_orphans = (sock->queue ? upcall_cost_queue_empty(sock->queue)
-                        : 0);
-
-    if (OVS_UNLIKELY(sock->config_seq != seq) && !sock->shared) {
-        socket_stop(sock);
-        sock->config_seq = seq;
-        if (seq & 1) {
+    if (OVS_UNLIKELY(*seq != get_config_seq())) {
+        stop_queue(queue);
+        queue = NULL;
+        *seq = get_config_seq();
+        if (*seq & 1) {
             char *error;
 
-            sock->queue = upcall_cost_queue_attach(sock->fd, &error);
-            if (sock->queue) {
+            queue = upcall_cost_queue_attach(fd, &error);
+            if (queue) {
                 atomic_count_inc(&n_watched);
             } else {
                 keep_error(error);
             }
         }
     }
-    return n_orphans;
+    return queue;
 }
 
 /* Applies "cost-kernel-queue" from 'other_config', the column in the
@@ -568,7 +504,7 @@ queue_show(struct unixctl_conn *conn, int argc OVS_UNUSED,
     ovs_mutex_lock(&mutex);
     if (!(get_config_seq() & 1)) {
         ds_put_cstr(&s, "off: other_config:cost-kernel-queue is not true");
-    } else if (atomic_count_get(&n_shared)) {
+    } else if (atomic_count_get(&upcall_cost_n_shared)) {
         ds_put_cstr(&s, "off: not possible in per-vport dispatch mode (see "
                     "dpif-netlink/dispatch-mode), where all handlers receive "
                     "from all sockets");
@@ -590,11 +526,11 @@ void
 upcall_cost_queue_init(void)
 {
     static const struct upcall_cost_observer watcher = {
-        .open = socket_open,
-        .close = socket_close,
-        .received = socket_received,
-        .overrun = socket_overrun,
-        .empty = socket_empty,
+        .update = update_queue,
+        .stop = stop_queue,
+        .received = upcall_cost_queue_received,
+        .overrun = upcall_cost_queue_overrun,
+        .empty = upcall_cost_queue_empty,
     };
 
     upcall_cost_kernel_observe(&watcher);

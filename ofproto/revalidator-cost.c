@@ -423,7 +423,7 @@ put_details(const char *account OVS_UNUSED, const uint64_t *details,
 /* Returns each datapath's flow limit and its latest moves in JSON, and appends
  * the same to the text 's'. */
 static struct json *
-report_limits(int last_s OVS_UNUSED, struct ds *s)
+report_limits(const struct cost_view *view OVS_UNUSED, struct ds *s)
 {
     struct json *json = cost_report_json_header("revalidator", "cost-limit",
                                                 &config);
@@ -481,7 +481,7 @@ show_limit(struct unixctl_conn *conn, int argc OVS_UNUSED,
            const char *argv[] OVS_UNUSED, void *aux OVS_UNUSED)
 {
     struct ds s = DS_EMPTY_INITIALIZER;
-    struct json *json = report_limits(0, &s);
+    struct json *json = report_limits(NULL, &s);
 
     if (unixctl_command_get_output_format(conn) == UNIXCTL_OUTPUT_FMT_JSON) {
         unixctl_command_reply_json(conn, json);

@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "command-line.h"
-#include "cost-sampler.h"
 #include "cost.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
@@ -226,7 +225,7 @@ test_causes(struct ovs_cmdl_context *ctx OVS_UNUSED)
 {
     /* Without samples. */
     ovs_assert(cost_threads_cause(MS, MS) == COST_CAUSE_UNKNOWN);
-    cost_sampler_init();
+    cost_threads_init();
     xpthread_join(ovs_thread_create("causes", causes_main, NULL), NULL);
 }
 
@@ -261,7 +260,7 @@ bounds_main(void *aux OVS_UNUSED)
 static void
 test_bounds(struct ovs_cmdl_context *ctx OVS_UNUSED)
 {
-    cost_sampler_init();
+    cost_threads_init();
     xpthread_join(ovs_thread_create("bounds", bounds_main, NULL), NULL);
     printf("ok\n");
 }
@@ -351,7 +350,7 @@ test_churn(struct ovs_cmdl_context *ctx OVS_UNUSED)
     uint64_t used = cost_memory_used();
     size_t n_fds = count_entries(FDS);
 
-    cost_sampler_init();
+    cost_threads_init();
     for (int i = 0; i < N_THREADS; i++) {
         pthread_t thread = ovs_thread_create("short", short_main, NULL);
 
@@ -410,7 +409,7 @@ test_reuse(struct ovs_cmdl_context *ctx OVS_UNUSED)
 {
     pid_t tid = 0;
 
-    cost_sampler_init();
+    cost_threads_init();
     xpthread_join(ovs_thread_create("first", reuse_main, &tid), NULL);
     for (int i = 0; i < MAX_TRIES && tid; i++) {
         FILE *stream = fopen(LAST_PID, "w");
@@ -430,7 +429,7 @@ test_benchmark(struct ovs_cmdl_context *ctx OVS_UNUSED)
     enum { N = 100000 };
     int64_t start;
 
-    cost_sampler_init();
+    cost_threads_init();
     xnanosleep(1250 * MS);
 
     start = get_clock(CLOCK_MONOTONIC);
