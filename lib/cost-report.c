@@ -161,9 +161,9 @@ add_to_total(struct cost_accounts *all, const struct cost_reading *reading)
     }
 }
 
-/* Sorts 'all', those that most time was spent on first, and adds them to their
- * sums.  Stores in 'n' how many have which state or a better one, and returns
- * the longest time that any has numbers of. */
+/* Sorts 'all', those that most time was spent on first.  Stores in 'n' how
+ * many have which state or a better one, and returns the longest time that any
+ * has numbers of. */
 static long long int
 sort_accounts(struct cost_accounts *all, size_t n[ACTIVE + 1])
 {
@@ -184,7 +184,6 @@ sort_accounts(struct cost_accounts *all, size_t n[ACTIVE + 1])
             account->state = (cost_book_is_empty(&reading.total) ? EMPTY
                               : ACTIVE);
             have_ms = MAX(have_ms, reading.elapsed_ms);
-            add_to_total(all, &reading);
             cost_block_destroy(block);
             cost_reading_uninit(&reading);
         }
@@ -221,7 +220,7 @@ put_report(struct unixctl_worker_reply *reply,
     struct cost_accounts all;
     long long int have_ms;
     size_t n_in[ACTIVE + 1];            /* Each state. */
-    size_t n, wanted;                   /* Accounts in the reply. */
+    size_t n = 0, wanted;               /* Accounts in the reply. */
 
     cost_accounts_get(report->kinds, report->n_kinds, request->name,
                       view->last_s * 1000LL, &all);
@@ -234,26 +233,34 @@ put_report(struct unixctl_worker_reply *reply,
               : MIN(MAX(n_in[text ? ACTIVE : EMPTY], 1), DEFAULT_ACCOUNTS));
     wanted = text && view->top ? 0 : MIN(wanted, n_in[EMPTY]);
 
-    for (n = 0; n < wanted && size <= (text ? MAX_TEXT : MAX_JSON); n++) {
+    for (size_t i = 0; i < (all.n_kinds ? all.n : wanted); i++) {
         struct cost_reading reading;
-        struct json *account;
 
-        if (view->n_slowest) {
-            cost_account_take_slowest(all.accounts[n]);
+        if (view->n_slowest && i < wanted) {
+            cost_account_take_slowest(all.accounts[i]);
         }
-        if (!cost_account_read(all.accounts[n], &all.from, &reading)) {
-            break;
+        if (!cost_account_read(all.accounts[i], &all.from, &reading)) {
+            continue;
         }
-        account = cost_account_to_json(report, view, &reading);
-        if (text) {
-            cost_render_account(s, view, reading.kind, account);
-            size = s->length - begin;
-        } else {
-            /* It takes less memory as a string. */
-            json_array_add(accounts, json_serialized_object_create(account));
-            size += strlen(json_serialized_object(json_array_at(accounts, n)));
+        if (i < wanted && size <= (text ? MAX_TEXT : MAX_JSON)) {
+            struct json *account = cost_account_to_json(report, view,
+                                                        &reading);
+
+            if (text) {
+                cost_render_account(s, view, reading.kind, account);
+                size = s->length - begin;
+            } else {
+                /* It takes less memory as a string. */
+                struct json *string = json_serialized_object_create(account);
+
+                json_array_add(accounts, string);
+                size += strlen(json_serialized_object(string));
+            }
+            json_destroy(account);
+            n++;
         }
-        json_destroy(account);
+        /* The sum has what the account was shown with. */
+        add_to_total(&all, &reading);
         cost_reading_uninit(&reading);
         ovsrcu_quiesce();
     }
