@@ -7,6 +7,7 @@
 #include "cost-report.h"
 #include "cost-span.h"
 #include "dump-observer.h"
+#include "ofproto-dpif.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
 #include "timeval.h"
@@ -37,8 +38,11 @@ struct revalidator_cost {
     /* Written by the leader before other threads take part. */
     atomic_uint64_t n_dp_flows;         /* Flows in the datapath. */
     uint64_t reval_seq;                 /* When the round began. */
-    size_t class;                       /* 1 if it has changed since the
-                                         * latest complete round. */
+    size_t class;                       /* Of changes since the latest
+                                         * complete round. */
+
+    /* Written by the main thread, and cleared by the leader. */
+    atomic_uint32_t reasons;            /* 1 << enum revalidate_reason. */
 
     /* Guarded by 'mutex'. */
     struct ovs_list list_node;          /* In 'all_costs'. */
@@ -77,14 +81,29 @@ static const char *const limits[REVALIDATOR_COST_N_LIMITS] = {
     "kept", "scaled", "reduced", "grew", "set",
 };
 
-/* Bit 0 of a class says whether flows may have to be translated again, the
- * rest is the enum revalidator_cost_limit of a round. */
+/* Why flows may have to be translated again, by enum revalidate_reason. */
+enum { NONE, SEVERAL = REV_MCAST_SNOOPING + 1, UNKNOWN, N_REASONS };
+static const char *const reasons[N_REASONS] = {
+    [NONE] = "statistics",
+    [REV_RECONFIGURE] = "revalidate:reconfigure",
+    [REV_STP] = "revalidate:stp",
+    [REV_RSTP] = "revalidate:rstp",
+    [REV_BOND] = "revalidate:bond",
+    [REV_PORT_TOGGLED] = "revalidate:port-toggled",
+    [REV_FLOW_TABLE] = "revalidate:flow-table",
+    [REV_MAC_LEARNING] = "revalidate:mac-learning",
+    [REV_MCAST_SNOOPING] = "revalidate:mcast-snooping",
+    [SEVERAL] = "revalidate:several",
+    [UNKNOWN] = "revalidate",
+};
+
+/* A class has a reason, and the enum revalidator_cost_limit of a round. */
 static void
 format_class(size_t class, struct ds *s)
 {
-    ds_put_cstr(s, class & 1 ? "revalidate" : "statistics");
-    if (class >> 1) {
-        ds_put_format(s, "+%s", limits[class >> 1]);
+    ds_put_cstr(s, reasons[class % N_REASONS]);
+    if (class >= N_REASONS) {
+        ds_put_format(s, "+%s", limits[class / N_REASONS]);
     }
 }
 
@@ -101,7 +120,7 @@ get_details(const struct cost_span *span OVS_UNUSED, uint64_t *n_dp_flows)
         COST_STAGES(STAGES),                                            \
         COST_COUNTERS(REVALIDATOR_COST_COUNTERS),                       \
         .exact = true,                                                  \
-        .n_classes = REVALIDATOR_COST_N_LIMITS << 1,                    \
+        .n_classes = REVALIDATOR_COST_N_LIMITS * N_REASONS,             \
         .format_class = format_class,                                   \
         .n_slowest = COST_MAX_SLOWEST,                                  \
         .n_details = 1,                 /* Flows in the datapath. */    \
@@ -241,9 +260,20 @@ finish(struct thread *thread, enum revalidator_cost_limit why,
         cost_span_finish(share, share->last, thread->class, thread->sums);
     }
     if (round->recorder) {
-        cost_span_finish(round, round->last, thread->class | why << 1, sums);
+        cost_span_finish(round, round->last, thread->class + why * N_REASONS,
+                         sums);
     }
     share->recorder = round->recorder = NULL;
+}
+
+/* What flows depend on has changed, for 'reason', an enum revalidate_reason.
+ * The caller changes the sequence number of flows afterwards. */
+void
+revalidator_cost_changed(struct revalidator_cost *cost, unsigned int reason)
+{
+    uint32_t orig;
+
+    atomic_or(&cost->reasons, UINT32_C(1) << reason, &orig);
 }
 
 /* The leader begins a round.  'reval_seq' changes with what flows depend on.
@@ -254,8 +284,14 @@ void
 revalidator_cost_round_begin(struct revalidator_cost *cost,
                              uint64_t reval_seq)
 {
-    cost->class |= reval_seq != cost->reval_seq;
-    cost->reval_seq = reval_seq;
+    if (reval_seq != cost->reval_seq) {
+        uint32_t new = atomic_exchange(&cost->reasons, 0);
+        size_t class = (!new ? UNKNOWN
+                        : is_pow2(new) ? log_2_floor(new) : SEVERAL);
+
+        cost->class = cost->class && cost->class != class ? SEVERAL : class;
+        cost->reval_seq = reval_seq;
+    }
     begin(thread_get());
 }
 
@@ -514,8 +550,8 @@ revalidator_cost_init(void)
         .object = "datapath",
         .kinds = kinds,
         .n_kinds = ARRAY_SIZE(kinds),
-        .class_help = "statistics or revalidate, followed by at most one of "
-                      "+scaled, +reduced, +grew, +set",
+        .class_help = "statistics, or revalidate: with a reason, followed by "
+                      "at most one of +scaled, +reduced, +grew, +set",
         .put_details = put_details,
         .more = report_limits,
     };

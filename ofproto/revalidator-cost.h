@@ -29,7 +29,8 @@ struct revalidator_cost;
  *
  * Of a round, the leader calls round_begin(), dump_requested() and
  * round_end(), and each thread the other functions.  The main thread calls
- * purged(), while no round goes on.  Any thread may call the rest. */
+ * changed(), and purged(), while no round goes on.  Any thread may call the
+ * rest. */
 
 /* Stages of a round. */
 #define REVALIDATOR_COST_ROUND_STAGES(COLUMN)                                 \
@@ -156,6 +157,7 @@ void revalidator_cost_round_end(struct revalidator_cost *, size_t n_threads,
                                 unsigned int flow_limit);
 
 /* Outside of rounds. */
+void revalidator_cost_changed(struct revalidator_cost *, unsigned int reason);
 void revalidator_cost_purged(struct revalidator_cost *);
 /* Not part of a round's class, but of "revalidator/cost-limit", which has the
  * latest 16 moves. */

@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 from unittest import mock
 
-from ovs.cost import archive, doctor, processes, stock, stocktext
+from ovs.cost import (archive, doctor, processes, rtnetlink, stock,
+                      stocktext)
 from ovs.cost.database import Database
 from ovs.cost.recording import Recording
 from ovs.cost.stock import Stock, Watch
@@ -188,10 +190,31 @@ def kept(found: Stock) -> None:
     change("upcall/show", max=60000)(found)
 
 
+def routes(found: Stock) -> None:
+    busy(found, "ovs-vswitchd")
+    count(found, route_table_dump=3)
+    found.kernel = rtnetlink.Changes(0)
+    found.kernel.names.update({7: "bird (pid 9)"})
+    found.kernel.counts.update({
+        ("routes of table main", 7): 200, ("routes of table local", 0): 400,
+        ("the link p1", 7): 300})
+
+
+def toggled(found: Stock) -> None:
+    busy(found, "revalidator")
+    count(found, rev_port_toggled=5)
+    interface(found, {"link_resets": 7}, {"link_resets": 57})
+
+
 # What makes each rule, and no other, begin a finding, and words that it has.
 CASES = {
     "restarted": (lambda s: setattr(s, "follower", 77),
                   "process 77 has replaced process 1"),
+    "database-gone": (
+        lambda s: setattr(s, "no_database", "[Errno 111] Connection refused"),
+        "is gone ([Errno 111] Connection refused): until"),
+    "port-error": (lambda s: interface(s, {}, {"error": "No such device"}),
+                   "Port p1 could not be opened: No such device"),
     "mac-table-full": (macs, "4,000 addresses were evicted in 10 s; port p1 "
                        "has 900 of them"),
     "mac-moves": (loop, "(3 are known) move between ports 15 times a second"),
@@ -201,12 +224,11 @@ CASES = {
                      "revalidator needs 90%"),
     "config-changes": (config, "(Interface p17, other_config: 2,000 times), by"
                        " ovs-vsctl, run by sh x.sh (pid 9): the main thread "),
-    "flows-retranslated": (lambda s: (busy(s, "revalidator"),
-                                      count(s, rev_port_toggled=5)),
-                           "5 times a second, because ports go up and down"),
-    "main-busy": (lambda s: (busy(s, "ovs-vswitchd"),
-                             count(s, route_table_dump=3)),
-                  "needs 90% of a CPU: reading all routes 3 times a "),
+    "flows-retranslated": (toggled, "5 times a second, because ports go up "
+                           "and down, most of port p1 (50 times): a "),
+    "main-busy": (routes, "needs 90% of a CPU: reading all routes 3.0 "
+                  "times a second: routes of table main change 20.0 times a "
+                  "second, by bird (pid 9)"),
     "main-stalls": (stall, "for up to 2,345 ms in one go (2 times"),
     "threads-busy": (lambda s: busy(s, "handler"), "handler5 needs 90%"),
     "pmd-overloaded": (pmd, "core 5 is 96% busy, 88% with queue 1 of port "
@@ -269,6 +291,27 @@ class TestRules(unittest.TestCase):
     def test_healthy(self) -> None:
         self.assertEqual(findings(healthy()), [])
         self.assertEqual(findings(Stock()), [])
+
+    def test_awaited(self) -> None:
+        """The log names the thread that others wait for."""
+        found = healthy()
+        stall(found)
+        found.log += ("2026-01-01T00:00:02.000Z|00003|ovs_rcu|WARN|blocked "
+                      "2000 ms waiting for pmd-c01/id:6 to quiesce\n")
+        self.assertIn("(2 times over 1 s), waiting for pmd-c01/id:6 (RCU)",
+                      findings(found)[0]["sentence"])
+        found.since = "2026-01-01T00:00:03"
+        self.assertEqual(found.awaited(), "")
+
+    def test_learner(self) -> None:
+        """The bridge that learns most addresses."""
+        found = healthy()
+        busy(found, "revalidator")
+        count(found, rev_mac_learning=9)
+        bridge = 'fdb/stats-show br"0'
+        found.last[bridge] = dict(found.last[bridge], learned=5000)
+        self.assertRegex(findings(found)[0]["sentence"],
+                         r'between ports, most by br"0 \(4,\d+\): a reval')
 
     def test_story(self) -> None:
         """What follows from a finding is below it."""
@@ -627,6 +670,36 @@ class TestWatch(unittest.TestCase):
         for other in target, "tcp:192.0.2.1:6653", "unix:x", "tcp:x:99999999":
             self.assertEqual(processes.listener(other), "")
 
+    def test_kernel(self) -> None:
+        """Links, addresses and routes that change, and who changes them."""
+        changes = rtnetlink.Changes(os.getpid())
+        self.addCleanup(changes.close)
+        changes._socket.close()
+        changes._socket, other = socket.socketpair(
+            socket.AF_UNIX, socket.SOCK_DGRAM)
+        changes._socket.setblocking(False)
+        self.addCleanup(other.close)
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sender:
+            sender.bind((0, 0))
+            port = sender.getsockname()[0]
+            route = struct.pack("=8BIHHI", 2, 24, 0, 0, 252, 3, 0, 1, 0, 8, 15,
+                                1000)
+            for kind, body, by in (
+                    (24, route, port), (25, route, port), (20, bytes(8), 0),
+                    (24, struct.pack("=8BI", 2, 24, 0, 0, 254, 2, 0, 1, 0), 0),
+                    (16, struct.pack("=BBHiII", 0, 0, 1, 1, 0, 0), port),
+                    (99, b"", 0), (24, b"", 0)):
+                other.send(struct.pack("=IHHII", 16 + len(body), kind, 0, 0,
+                                       by) + body)
+            changes.look()
+        self.assertEqual(changes.most(("routes",))[:2],
+                         ("routes of table 1000", 2))
+        self.assertIn(f"(pid {os.getpid()})", changes.most(("routes",))[2])
+        self.assertEqual(changes.most(("addresses",)),
+                         ("addresses of device 0", 1, ""))
+        self.assertEqual(changes.most(())[:2], ("routes of table 1000", 2))
+        self.assertEqual(changes.most(("rules",)), ("", 0, ""))
+
     def test_database(self) -> None:
         """Rows, changes, echo, and messages in pieces."""
         ours, theirs = socket.socketpair()
@@ -669,6 +742,28 @@ class TestWatch(unittest.TestCase):
             database.look()
 
 
+# A schema and transactions, as ovsdb-server stores them.
+DATABASE: List[Any] = [
+    {"tables": {"Bridge": {"columns": {
+        "name": {"type": "string"},
+        "ports": {"type": {"key": "uuid", "min": 0, "max": "unlimited"}},
+        "other_config": {"type": {"key": "string", "value": "string",
+                                  "min": 0, "max": "unlimited"}}}},
+     "Interface": {"columns": {"name": {"type": "string"}, "error": {
+         "type": {"key": "string", "min": 0, "max": 1}}}}}},
+    {"_date": 1, "Bridge": {
+        "b": {"name": "br0", "ports": ["set", [["uuid", "p"], ["uuid", "q"]]],
+              "other_config": ["map", [["a", "1"], ["b", "2"], ["c", "3"]]]},
+        "d": {"name": "gone"}}, "Interface": {"i": {"name": "p1"}}},
+    {"_is_diff": True, "Bridge": {
+        "b": {"name": "br1", "ports": ["set", [["uuid", "p"], ["uuid", "r"]]],
+              "other_config": ["map", [["a", "1"], ["c", "4"]]]},
+        "d": None}, "Interface": {"i": {"error": "No such device"}}},
+    {"_is_diff": True, "Bridge": {"b": {"ports": ["uuid", "s"]}}},
+    {"_is_diff": True, "Bridge": {"b": {"ports": ["uuid", "s"]}}},
+]
+
+
 class TestArchive(unittest.TestCase):
     def test_sosreport(self) -> None:
         """Files are found by their names, whatever surrounds the command."""
@@ -701,6 +796,21 @@ class TestArchive(unittest.TestCase):
                 self.assertEqual(doctor.run(recording, [], False), 1)
             self.assertIn("Open vSwitch 3.1.0 has no accounting",
                           out.getvalue())
+            # The database of the host, which has what no command has shown.
+            (Path(top) / "etc").mkdir()
+            (Path(top) / "etc/conf.db").write_text("".join(
+                f"OVSDB JSON {len(line)} 0\n{line}\n" for line
+                in map(json.dumps, DATABASE)))
+            (found,) = archive.load(top).values()
+            self.assertEqual(found.tables[0]["Bridge"], [
+                {"_uuid": "b", "name": "br1", "ports": ["q", "r"],
+                 "other_config": {"b": "2", "c": "4"}}])
+            self.assertIn(
+                "Port p1 could not be opened: No such device",
+                [finding["sentence"] for finding in findings(found)])
+            (Path(top) / "etc/conf.db").write_text("OVSDB CLUSTER 1 0\n")
+            self.assertEqual(archive.load(top).popitem()[1].tables[0][
+                "Bridge"], [])
             # A file of another program, and of a switch that has few.
             (Path(top) / "proc").mkdir()
             (Path(top) / "proc/version").write_text("Linux version 6.1\n")

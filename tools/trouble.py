@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import os
 import shlex
 import socket
 import struct
@@ -29,6 +30,8 @@ def from_mac(packet: bytes, mac: int) -> bytes:
 
 
 class Case(Switch):
+    arguments: Tuple[str, ...] = (          # Of ovs-vswitchd.
+        "--disable-system", "--disable-system-route", "--enable-dummy")
     culprit = "^$"              # What the doctor's first line has to match,
     stock = ""                  # and without accounting, if that differs.
     new = 400                   # New flows in a second.
@@ -378,6 +381,27 @@ class SlowPath(Trouble):
             yield 2 if i % 6 else i // 6 % 8, make_packet(i % 50)
 
 
+class PortError(Trouble):
+    """The device of a port does not exist."""
+    culprit = (r"^Port p9 could not be opened: could not open network device "
+               r"p9 \(No such device\)")
+
+    def prepare(self) -> None:
+        self.vsctl("--no-wait", "add-port", "br0", "p9")
+        wait_until(lambda: "No such" in self.vsctl(
+            "get", "Interface", "p9", "error"), "the error")
+
+
+class NoDatabase(Trouble):
+    """ovsdb-server is killed."""
+    culprit = r"^ovsdb-server is gone \(.*refused\): until .* So: "
+
+    def prepare(self) -> None:
+        self.processes[0].popen.kill()
+        self.processes[0].popen.wait()
+        self.check = lambda: True       # That one is to be gone.
+
+
 class Bond(Trouble):
     """The hash basis of a bond changes, which harms nothing."""
     rate = 3000
@@ -423,6 +447,68 @@ class Bulk(Trouble):
 class Bundles(Bulk):
     """The same, in bundles."""
     ofctl = ("-OOpenFlow14", "--bundle")
+
+
+class Routes(Trouble):
+    """One of 50,000 routes changes 20 times a second, and each of two rules
+    has all of them read again."""
+    culprit = (r"^The main thread (needs \d+% of a CPU: reading all routes"
+               r"|is stalled by kernel routes).*[:(] ?routes of table main "
+               r"change [\d.]+ times a second, by ip \(pid \d+\)")
+    arguments = "--disable-system", "--enable-dummy"
+    flows = 10
+    lines = "route replace 10.250.0.0/24 dev t0", "route del 10.250.0.0/24"
+
+    def prepare(self) -> None:
+        routes = (f"route add 10.{i >> 8}.{i & 255}.0/24 dev t0 table {table}"
+                  for table in ("main", "100") for i in range(50000))
+        self.change(*routes, "rule add table 100")
+
+    def change(self, *before: str) -> None:
+        """Does what is 'before', and has a process do 'lines' all the time."""
+        self.ip("link add t0 type veth peer name t1", "link set t0 up",
+                "link set t1 up", *before)
+        loop = "".join(f"echo {line}; sleep 0.05; " for line in self.lines)
+        self.spawn("ip", ["nsenter", "-t", str(self.vswitchd.pid), "-n", "sh",
+                          "-c", f"while :; do {loop} done | exec ip -batch -"])
+
+
+class Addresses(Routes):
+    """One of 5,000 addresses changes 20 times a second, and tunnels read all
+    of them again."""
+    culprit = Routes.culprit.replace("routes of table main", "addresses of t0")
+    stock = r"^The main thread .*: reading all routes .*: addresses of t0 "
+    rules = ("actions=output:p1",)
+    lines = "addr add 10.250.0.1/32 dev t0", "addr del 10.250.0.1/32 dev t0"
+
+    def prepare(self) -> None:
+        self.change(*(f"addr add 10.{i >> 8}.{i & 255}.1/32 dev t0"
+                      for i in range(5000)))
+        self.add_ports(["vx"], "type=vxlan", "options:remote_ip=10.1.1.9")
+
+
+class Rcu(Trouble):
+    """A PMD thread has no CPU, and changes of ports wait for it."""
+    nice = 0
+    stock = r"^pmd-\S+ is starved"
+    culprit = (r"^pmd-\S+ is starved: .* So: The main thread is stalled by "
+               r"waiting for (pmd-\S+|other threads) \(RCU\)")
+
+    def prepare(self) -> None:
+        cpu = max(os.sched_getaffinity(0))
+        self.vsctl("set", "Open_vSwitch", ".",
+                   f"other_config:pmd-cpu-mask={1 << cpu:#x}")
+        self.add_ports(["pmd0"], "type=dummy-pmd")
+        for i in range(3):
+            self.spawn(f"load{i}", ["taskset", "-c", str(cpu), "sh", "-c",
+                                    "while :; do :; done"], -20)
+        self.meanwhile(self.change)
+
+    def change(self) -> None:
+        for tag in itertools.count(1):
+            if self.stopping.wait(0.5):
+                break
+            self.vsctl("--no-wait", "set", "port", "p8", f"tag={tag % 2 + 1}")
 
 
 class Rxq(Trouble):

@@ -34,6 +34,7 @@ enum { N_INTERFACES, N_COMMANDS, LOOP_N_DETAILS };
 /* Details of an interface, command or message: words of its name, arguments or
  * peer. */
 #define TEXT_N_DETAILS 8
+#define PEER_MAX 256                    /* Including the null byte. */
 
 /* Stages of a command. */
 #define COMMAND_STAGES(COLUMN) \
@@ -184,12 +185,17 @@ bridge_cost_next(void)
 
 /* Ends the stage that the main loop is in, and begins 'stage'.  Returns the
  * stage that ends, which the caller enters again if 'stage' is only a part of
- * it.  A stage may be entered any number of times. */
+ * it.  A stage may be entered any number of times.  A configuration that runs
+ * datapaths and bridges stays one. */
 enum bridge_cost_stage
 bridge_cost_enter(enum bridge_cost_stage stage)
 {
     enum bridge_cost_stage outer = loop_stage;
 
+    if (outer == BRIDGE_COST_CONFIGURE && (stage == BRIDGE_COST_DATAPATH
+                                           || stage == BRIDGE_COST_OPENFLOW)) {
+        return outer;
+    }
     if (loop.recorder && stage != outer) {
         cost_span_lap(&loop, outer, cost_span_now(&loop));
         loop_stage = stage;
@@ -241,50 +247,82 @@ bridge_cost_trace_command(int argc, const char *argv[], bool done)
     }
 }
 
-/* Accounts for the OpenFlow message 'oh' from 'peer', "BRIDGE<->TARGET", which
- * is about to be handled, or has been, and may be gone, if 'done'.  What
- * handles it may free it, so that its type is read before. */
-void
-bridge_cost_trace_message(const char *peer, const struct ofp_header *oh,
-                          bool done)
+/* Sets 'text' to 'peer', "BRIDGE<->TARGET", without the number of a
+ * connection: a client that connects again is the same one.  If its 'process',
+ * "NAME (pid PID)", is known, that is the target.  'name' has no PID, and of a
+ * long path the end. */
+static void
+name_peer(const char *peer, const char *process,
+          char text[PEER_MAX], char name[COST_TEXT_MAX])
 {
-    static char name[COST_TEXT_MAX];
+    const char *end = strrchr(peer, '#');
+    int len = strlen(peer);
+
+    if (end && end[1] && !end[1 + strspn(end + 1, "0123456789")]) {
+        len = end - peer - (process ? strlen("unix") : 0);
+    } else {
+        process = NULL;
+    }
+    snprintf(text, PEER_MAX, "%.*s%s", len, peer, process ? process : "");
+
+    const char *path = strstr(text, "unix:");
+    const char *file = strrchr(text, '/');
+
+    if (strlen(text) >= COST_TEXT_MAX && path && file > path) {
+        snprintf(name, COST_TEXT_MAX, "%.*s...%s",
+                 (int) (path - text + strlen("unix:")), text, file);
+    } else {
+        cost_copy_text(name, text);
+    }
+
+    char *pid = strstr(name, " (pid ");
+
+    if (process && pid) {
+        *pid = '\0';
+    }
+}
+
+/* Accounts for the OpenFlow message 'oh' from 'peer', and from 'process' if it
+ * is known, which is about to be handled, or has been, and may be gone, if
+ * 'done'.  What handles it may free it, so that its type is read before. */
+void
+bridge_cost_trace_message(const char *peer, const char *process,
+                          const struct ofp_header *oh, bool done)
+{
+    static char text[PEER_MAX], name[COST_TEXT_MAX];
     static struct cost_span span;
     static const char *type;
 
     if (!loop.recorder) {
         return;
     } else if (!done) {
-        char *end;
         enum ofpraw raw;
 
         type = ofpraw_decode(&raw, oh) ? "bad" : ofpraw_get_name(raw);
-
-        /* A client that connects again is the same one. */
-        cost_copy_text(name, peer);
-        end = strrchr(name, '#');
-        if (end && end[1] && !end[1 + strspn(end + 1, "0123456789")]) {
-            *end = '\0';
-        }
+        name_peer(peer, process, text, name);
         cost_span_open(&span, recorders[MESSAGES], true, cost_span_now(&loop));
         set_who(&span, type, name);
     } else {
-        const char *text = name;
+        const char *words = text;
 
-        set_text(1, &text);
+        set_text(1, &words);
         cost_span_finish(&span, cost_span_now(&loop),
                          get_class(type, FIRST_MESSAGE, OTHER), NULL);
     }
 }
 
-/* Accounts for an update of the addresses of tunnels, which is about to begin,
- * in whatever stage the main loop is, or has ended if 'done'. */
+/* Accounts for a reading of all routes, or an update of the addresses of
+ * tunnels, which is about to begin, in whatever stage the main loop is, or has
+ * ended if 'done'.  One may be within the other. */
 void
-bridge_cost_trace_addresses(bool done)
+bridge_cost_trace_routes(bool done)
 {
     static enum bridge_cost_stage outer;
+    static int depth;
 
-    outer = bridge_cost_enter(done ? outer : BRIDGE_COST_ROUTES);
+    if (done ? !--depth : !depth++) {
+        outer = bridge_cost_enter(done ? outer : BRIDGE_COST_ROUTES);
+    }
 }
 
 /* Accounts for ovsrcu_synchronize(), if the main thread is about to call it,

@@ -57,7 +57,7 @@ struct ofp_header;
            "and protocols such as LACP and STP.")                             \
     COLUMN(BRIDGE_COST_CONFIGURE, "configure", NULL, 0,                       \
            "bridge_reconfigure(), when the configuration or an interface has "\
-           "changed, without its parts in 'datapath' and 'openflow'.")        \
+           "changed, with what it runs of 'datapath' and 'openflow'.")        \
     COLUMN(BRIDGE_COST_STATS, "stats", NULL, 0,                               \
            "Updating the statistics of all interfaces.")                      \
     COLUMN(BRIDGE_COST_STATUS, "status", NULL, 0,                             \
@@ -104,9 +104,9 @@ void bridge_cost_iface_stop(struct cost_span *, const char *name,
 /* Callbacks that bridge.c sets.  Commands and messages are events; the other
  * two enter a stage of the loop until they are 'done'. */
 void bridge_cost_trace_command(int argc, const char *argv[], bool done);
-void bridge_cost_trace_message(const char *peer, const struct ofp_header *,
-                               bool done);
-void bridge_cost_trace_addresses(bool done);
+void bridge_cost_trace_message(const char *peer, const char *process,
+                               const struct ofp_header *, bool done);
+void bridge_cost_trace_routes(bool done);
 void bridge_cost_trace_synchronize(bool done);
 
 void bridge_cost_init(void);

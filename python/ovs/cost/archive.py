@@ -9,21 +9,26 @@ matter.  Files of one directory are of one switch, at one moment.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from typing import Any, Dict, List, Tuple
 
 from ovs.cost import stocktext
-from ovs.cost.database import READ
+from ovs.cost.database import READ, read_file
 from ovs.cost.stock import PARSERS, Stock
 
 MAX_SIZE = 1 << 24
 MATTER = "coverage/show", "upcall/show"     # Most rules are about these.
 TABLES = {table.lower(): table for table in READ}
 
+# Other names of commands, and what may follow those of datapaths.
+_NAMES = {"tnl/neigh/show": "tnl/(?:neigh|arp)/show",
+          "dpctl/show": "dpctl/(?:-s/)?show(?:/.*)?"}
 _COMMANDS = {
     name: re.compile(r"(?:.*[^a-z])?" + re.sub(
-        "[/ ]", "[^a-z0-9]", re.escape(name.partition(" ")[0]))
+        "[/ ]", "[^a-z0-9]", _NAMES.get(
+            name, re.escape(name.partition(" ")[0])))
         + (r"[ _](?P<argument>.+?)" if " " in name else "")
         + r"(?:\.txt|\.log|\.out)?")
     for name in (*PARSERS, "ovs-ofctl_dump-tables BR")}
@@ -72,7 +77,7 @@ def _command(name: str) -> Tuple[str, str]:
 def load(top: str) -> Dict[str, Stock]:
     """Returns the switches of all directories below 'top', by name."""
     found: Dict[str, Stock] = {}
-    log = ""
+    log, database = "", {}
     for directory, _, names in sorted(os.walk(top)):
         stock = Stock()
         tables: Dict[str, Any] = {table: [] for table in READ}
@@ -84,6 +89,9 @@ def load(top: str) -> Dict[str, Stock]:
                 continue
             if _LOG.fullmatch(name):
                 log = _read(path)
+            elif name == "conf.db":
+                with contextlib.suppress(ValueError, TypeError, KeyError):
+                    database = read_file(_read(path))
             elif table and table[1].lower() in TABLES:
                 tables[TABLES[table[1].lower()]] = _rows(_read(path))
             elif command.startswith("ovs-ofctl"):
@@ -106,8 +114,10 @@ def load(top: str) -> Dict[str, Stock]:
                     "most rules find nothing")
             name = os.path.relpath(directory, top)
             found["" if name == "." else name] = stock
-    if len(found) == 1:                 # Then the log is its own.
+    if len(found) == 1:                 # Then log and database are its own.
         for stock in found.values():
             stock.log = log
+            stock.tables = [{table: rows or database.get(table, []) for
+                             table, rows in stock.tables[0].items()}]
         return {os.path.basename(os.path.abspath(top)): stock}
     return found

@@ -8,11 +8,20 @@ import re
 from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from ovs.cost.case import Case
-from ovs.cost.rules import DOING
 from ovs.cost.stock import Stock
 from ovs.cost.stocktext import problems
 
 FEW = 10                        # Changes that may be chance.
+
+# What the main thread does in a stage.
+DOING = {
+    "appctl": "ovs-appctl", "openflow": "OpenFlow (a controller, ovs-ofctl)",
+    "stats": "statistics of interfaces", "status": "status of interfaces",
+    "idl": "changes of the database", "commit": "writing to the database",
+    "configure": "changes of ports and bridges",
+    "routes": "kernel routes and addresses", "netdev": "kernel links",
+    "datapath": "packets of ports that it polls",
+    "rcu": "waiting for other threads (RCU)"}
 
 
 def who(labels: List[str]) -> str:
@@ -78,6 +87,63 @@ def where_neighbour(stock: Stock) -> str:
         for end, hop in silent[:3]) if silent else ""
 
 
+def flapping(stock: Stock) -> str:
+    """Returns the port whose link went up and down most."""
+    n = {rows[-1]["name"]: int(rows[-1].get("link_resets") or 0)
+         - int(rows[0].get("link_resets") or 0)
+         for rows in stock.rows("Interface").values() if rows[1:]}
+    port = max(n, key=lambda name: n[name], default="")
+    return f", most of port {port} ({n[port]} times)" if port and (
+        n[port] > 1) else ""
+
+
+def learner(stock: Stock) -> str:
+    """Returns the bridge that learns most MAC addresses."""
+    n = {bridge: stock.grown(f"fdb/stats-show {bridge}", "learned")
+         for bridge, _ in stock.of("fdb/stats-show")} if stock.seconds else {}
+    bridge = max(n, key=lambda name: n[name], default="")
+    return f", most by {bridge} ({n[bridge]:,})" if bridge and (
+        n[bridge] > FEW) else ""
+
+
+def reasons(case: Case, rates: Dict[str, float]) -> Callable[[str], float]:
+    """Returns how much a reason of revalidation matters: by the time of its
+    rounds if they are accounted for, or else by 'rates'."""
+    times: Dict[str, float] = {}
+    for account in case.accounts("revalidator", "round"):
+        for name, body in account.classes.items():
+            reason = name.partition("+")[0].partition(":")[2]
+            reason = reason.replace("-", "_")
+            times[reason] = times.get(reason, 0.0) + body.stages["total"].sum
+    times.pop("", None), times.pop("several", None)
+    return lambda reason: (times or rates).get(reason, 0.0)
+
+
+def because(case: Case, reason: str) -> str:
+    """Returns who or what is behind a reason of revalidation."""
+    if reason == "reconfigure":
+        return changes(case) or after(moved(case, "the link"))
+    who_ = {"port_toggled": flapping, "mac_learning": learner}.get(reason)
+    return who_(case.stock) if who_ else ""
+
+
+def after(why: str) -> str:
+    return f": {why}" if why else ""
+
+
+def moved(case: Case, *kinds: str) -> str:
+    """Returns what changes most in the kernel, of 'kinds' or of all, and who
+    does it."""
+    stock = case.stock
+    what, n, sender = stock.kernel.most(kinds) if stock.kernel else (
+        "", 0, "")
+    if n < FEW or not stock.seconds:
+        return ""
+    verb = "changes" if what.startswith("the") else "change"
+    return (f"{what} {verb} {n / stock.seconds:,.1f} times a second"
+            + who([sender] if sender else []))
+
+
 WHERE: Dict[str, Callable[[Stock], str]] = {
     "drop_action_too_many_resubmit": where_resubmits,
     "drop_action_recursion_too_deep": where_resubmits,
@@ -119,14 +185,17 @@ class Work(NamedTuple):
 WORK = (
     Work("bridge_reconfigure", 0.4,
          "configuring bridges again {rate:,.1f} times a second"),
-    Work("route_table_dump", 0.5, "reading all routes {rate:,.0f} times a "
-         "second: routes or addresses change"),
+    Work("route_table_dump", 0.15, "reading all routes {rate:,.1f} times a "
+         "second{who}", lambda case: after(
+             moved(case, "routes", "addresses")
+             or "routes or addresses change")),
     Work("ofproto_recv_openflow", 20,
          "{rate:,.0f} OpenFlow messages a second{who}", speakers),
     Work("txn_success", 20, "{rate:,.0f} changes of the database a second"),
     Work("unixctl_received", 20, "{rate:,.0f} ovs-appctl commands a second"
          "{who}", lambda case: who(clients(case.stock, r".*\.ctl"))),
-    Work("nln_changed", 50, "{rate:,.0f} changes of links a second"),
+    Work("nln_changed", 50, "{rate:,.0f} changes in the kernel a second"
+         "{who}", lambda case: after(moved(case))),
     Work("ofproto_recv_openflow", 1,
          "OpenFlow, {rate:,.1f} messages a second{who}", speakers),
     Work("netdev_received", 100, "packets of ports without a PMD thread"

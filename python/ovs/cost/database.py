@@ -13,7 +13,7 @@ from typing import Any, Counter as Counts, Dict, List, Tuple
 # Interface are left out if there are very many.
 READ = {"Open_vSwitch": (), "Bridge": (), "Controller": (),
         "Interface": ("name", "type", "ofport", "options", "bfd_status",
-                      "statistics")}
+                      "statistics", "error", "link_resets")}
 WATCHED = {
     "Open_vSwitch": ("other_config", "external_ids", "bridges"),
     "Bridge": ("name", "other_config", "external_ids", "ports", "controller"),
@@ -34,6 +34,54 @@ def _plain(value: Any) -> Any:
         if kind in ("uuid", "named-uuid"):
             return what
     return value
+
+
+def _items(value: Any) -> List[Any]:
+    """Returns the elements of a set, which is its only one, or a list."""
+    return list(value[1]) if value[:1] == ["set"] else [value]
+
+
+def _apply(old: Any, diff: Any) -> Any:
+    """Returns a map or set after a difference, as files of databases have
+    it."""
+    if diff[:1] == ["map"]:
+        pairs = {str(k): [k, v] for k, v in old[1]} if old else {}
+        for key, value in diff[1]:
+            if pairs.get(str(key)) == [key, value]:
+                del pairs[str(key)]
+            else:
+                pairs[str(key)] = [key, value]
+        return ["map", list(pairs.values())]
+    before, change = _items(old or ["set", []]), _items(diff)
+    return ["set", [v for v in before if v not in change]
+            + [v for v in change if v not in before]]
+
+
+def read_file(text: str) -> Dict[str, List[Dict[str, Any]]]:
+    """Returns the rows of some tables in a file of ovsdb-server: a schema and
+    transactions, each after a line about it.  Raises ValueError."""
+    lines = text.split("\n")
+    if not lines[0].startswith("OVSDB JSON "):
+        raise ValueError("this is not a database in JSON")
+    schema = json.loads(lines[1])["tables"]
+    tables: Dict[str, Dict[str, Dict[str, Any]]] = {name: {} for name in READ}
+    for line in lines[3::2]:
+        transaction = json.loads(line)
+        for table in tables:
+            for uuid, row in transaction.get(table, {}).items():
+                if row is None:
+                    tables[table].pop(uuid, None)
+                    continue
+                new = tables[table].setdefault(uuid, {"_uuid": uuid})
+                for column, value in row.items():
+                    kind = schema[table]["columns"].get(column, {}).get("type")
+                    several = isinstance(kind, dict) and (
+                        kind.get("max", 1) != 1)
+                    new[column] = _apply(new.get(column), value) if (
+                        transaction.get("_is_diff") and several) else value
+    return {table: [{column: _plain(value) for column, value in row.items()}
+                    for row in rows.values()]
+            for table, rows in tables.items()}
 
 
 class Database:

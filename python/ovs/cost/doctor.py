@@ -201,10 +201,11 @@ def without(recording: Recording) -> str:
 def run(recording: Recording, errors: List[str], as_json: bool) -> int:
     """Prints what is wrong, worst first.  Returns the exit status."""
     found = findings(recording)
-    errors += sorted({f"{source.strip('/')}: accounting is off"
-                      for (source, _), replies in recording.replies.items()
-                      if not replies[-1].sample_interval})
-    for error in errors + [
+    off = sorted({f"{source.strip('/')}: accounting is off, so this has only "
+                  "what any Open vSwitch shows"
+                  for (source, _), replies in recording.replies.items()
+                  if not replies[-1].sample_interval})
+    for error in errors + off + [
             f"{source[source.startswith('/'):]}: {note}" for source, stock
             in recording.stock.items() for note in stock.notes]:
         warn(error)

@@ -57,6 +57,13 @@ def halted(pid: int) -> str:
             "D": "it waits in the kernel"}.get(fields[0], "") if fields else ""
 
 
+def uses(pid: int, path: str) -> bool:
+    """Returns true if the database of an ovs-vswitchd is at 'path'."""
+    remotes = [word for word in _text(f"/proc/{pid}/cmdline").split("\0")[1:]
+               if re.match(r"(unix|tcp|ssl|p\w+):", word)]
+    return pid > 0 and remotes in ([], [f"unix:{path}"])
+
+
 def memory(pid: int) -> int:
     """Returns the bytes that a process has in memory, or 0."""
     fields = _text(f"/proc/{pid}/statm").split()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Callable
 
+from ovs.cost.blame import DOING, moved
 from ovs.cost.case import Case, Numbers, Rule, above, limit_of
 from ovs.cost.distribution import Distribution
 
@@ -26,18 +27,11 @@ LONG = 20                       # Times the median is long.
 LONG_NS = 50e6                  # A shorter iteration delays nothing.
 FEW = 100                       # Events that say nothing about shares.
 
-# What the main thread does in a stage.
-DOING = {
-    "appctl": "ovs-appctl", "openflow": "OpenFlow (a controller, ovs-ofctl)",
-    "stats": "interface statistics", "status": "interface status",
-    "idl": "database changes", "commit": "database writes",
-    "configure": "port and bridge changes", "routes": "kernel routes",
-    "netdev": "kernel links", "datapath": "packets of ports that it polls",
-    "rcu": "waiting for other threads (RCU)"}
 STALL = ("While the main thread is stalled, OpenFlow, ovs-appctl and ports "
          "without a PMD thread all wait. ")
 STALL_BY = {
-    "unix": "`unix` is a program on this host, such as ovs-ofctl in a script. "
+    "unix": "It is a program on this host, such as ovs-ofctl in a script "
+            "(`bridge/cost-show -slowest 5 openflow` has its process ID). "
             "Find out who runs it, and make it ask for fewer rules, or less "
             "often.",
     "appctl": "Find out who runs the command, and how often it is needed. "
@@ -125,9 +119,13 @@ def stalled(case: Case) -> Numbers:
     if messages:
         worst = max(messages, key=lambda m: m["ns"])
         what = f"OpenFlow ({worst['name']})"
-        stage = "unix" if worst["name"].endswith("<->unix") else stage
+        stage = stage if ":" in worst["name"].partition("<->")[2] else "unix"
     if classes:
         what += f" {max(classes, key=lambda c: classes[c])}"
+    if stage == "rcu" and case.stock.awaited():
+        what = f"waiting for {case.stock.awaited()} (RCU)"
+    if stage in ("routes", "netdev") and moved(case):
+        what += f" ({moved(case)})"
     if sum(calls.values()) > time / 2:
         what += f", mostly Netlink ({max(calls, key=lambda c: calls[c])})"
     yield {"share": min(time / window_ns, 1.0), "n": n, "what": what,

@@ -16,7 +16,7 @@ import subprocess
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
-from ovs.cost import processes, stocktext
+from ovs.cost import processes, rtnetlink, stocktext
 from ovs.cost.database import Database
 from ovs.cost.target import CommandError, Target, TargetError, socket_path
 
@@ -70,6 +70,8 @@ class Stock:
         self.tables: List[Dict[str, Any]] = []      # Database, first and last.
         self.changes: Dict[Any, int] = {}           # In the database.
         self.clients: Optional[processes.Clients] = None
+        self.kernel: Optional[rtnetlink.Changes] = None
+        self.no_database = ""           # Why ovsdb-server is not there.
         self.log = ""
         self.since = ""                 # When it began, as in the log.
         self.more: Dict[str, Any] = {}
@@ -141,6 +143,15 @@ class Stock:
             r"^(\S+?)\|\d+\|timeval\|WARN\|Unreasonably long (\d+)ms poll",
             self.log, re.MULTILINE) if self.since and at >= self.since),
             default=0)
+
+    def awaited(self) -> str:
+        """Returns the thread that others waited for (RCU) in the window, as
+        the log has it, or ""."""
+        for at, thread in re.findall(
+                r"^(\S+?)\|\d+\|ovs_rcu\|WARN\|blocked \d+ ms waiting for "
+                r"(\S+) to quiesce", self.log, re.MULTILINE)[::-1]:
+            return thread if self.since and at >= self.since else ""
+        return ""
 
     def main(self) -> float:
         """Returns how much of a CPU the main thread needs."""
@@ -244,7 +255,12 @@ class Watch:
                 self._no_database(e)
 
     def _no_database(self, error: Exception) -> None:
-        self.stock.notes.append(f"the database can't be read: {error}")
+        path = os.path.join(self._directory, "db.sock")
+        if isinstance(error, (ConnectionError, FileNotFoundError)) and (
+                processes.uses(self.target.pid() or self._pid(), path)):
+            self.stock.no_database = str(error)
+        else:
+            self.stock.notes.append(f"the database can't be read: {error}")
         if self._database:
             self._database.close()
         self._database = None
@@ -283,6 +299,8 @@ class Watch:
         pid = self.target.pid() or self._pid()
         stock.threads.append(processes.threads(pid))
         stock.clients = processes.Clients(self._directory, pid)
+        with contextlib.suppress(OSError):
+            stock.kernel = rtnetlink.Changes(pid)
         stock.samples.append(stock.first.get("memory/show", {}))
 
     def _list_bridges(self) -> List[str]:
@@ -313,6 +331,8 @@ class Watch:
         """Looks in between, when 'seconds' of the window have passed."""
         if self.stock.clients:
             self.stock.clients.look()
+        if self.stock.kernel:
+            self.stock.kernel.look()
         if self._database:
             try:
                 self._database.look()
@@ -357,9 +377,13 @@ class Watch:
                 self._ask_more()
         if self._database:
             self._database.close()
+        if stock.kernel:
+            stock.kernel.close()
         self.target.close()
         if "no reply" in self.failed:
-            why = processes.halted(self._pid())
+            why = processes.halted(self._pid()) or (
+                f"its main thread waits for {stock.awaited()} (RCU)"
+                if stock.awaited() else "")
             self.failed += f": {why}" if why else ""
         return stock
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Callable
 
-from ovs.cost.blame import WHERE, WHY, changes, doing, speakers
+from ovs.cost.blame import (WHERE, WHY, because, changes, doing, reasons,
+                            speakers)
 from ovs.cost.case import Case, Numbers, Rule
 from ovs.cost.stock import REASONS, growth, slow_paths
 
@@ -40,6 +41,19 @@ def evicted(case: Case) -> Numbers:
                    "s": stock.seconds or 60.0, "who": (
                        f"; port {stock.port(port)} has {ports[port]:,} of them"
                        if ports else "")}
+
+
+def gone(case: Case) -> Numbers:
+    if case.stock.no_database:
+        yield {"share": 1.0, "error": case.stock.no_database}
+
+
+def unopened(case: Case) -> Numbers:
+    bad = [rows[-1] for rows in case.stock.rows("Interface").values()
+           if isinstance(rows[-1].get("error"), str) and rows[-1]["error"]]
+    if bad:
+        yield {"share": 0.1, "name": bad[0]["name"], "error": bad[0]["error"],
+               "others": f" ({len(bad) - 1} more)" if bad[1:] else ""}
 
 
 def moves(case: Case) -> Numbers:
@@ -73,10 +87,10 @@ def flow_mods(case: Case) -> Numbers:
 def again(case: Case) -> Numbers:
     stock, share = case.stock, case.stock.revalidators()
     rates = {reason: stock.rate(f"rev_{reason}") for reason in REASONS}
-    reason = max(rates, key=lambda r: rates[r])
+    reason = max(REASONS, key=reasons(case, rates))
     if share > HALF and rates[reason] >= 1 and reason in WHY:
         yield {"share": share, "rate": rates[reason], "why": WHY[reason],
-               "who": changes(case) if reason == "reconfigure" else ""}
+               "who": because(case, reason)}
 
 
 def reconfigured(case: Case) -> Numbers:
@@ -95,7 +109,8 @@ def stalls(case: Case) -> Numbers:
     n, ms = case.stock.count("long_poll_interval"), case.stock.longest_poll()
     if n and case.stock.seconds and ms and "bridge" not in case.windows:
         yield {"share": min(ms * n / 1e3 / case.stock.seconds, 1.0), "n": n,
-               "ms": ms, "what": doing(case)}
+               "ms": ms, "what": f", waiting for {case.stock.awaited()} (RCU)"
+               if case.stock.awaited() else doing(case)}
 
 
 def upcall_threads(case: Case) -> Numbers:
@@ -252,6 +267,18 @@ STOCK_RULES = (
          "package update, or too little memory (`dmesg`).", LINK,
          "ovs-vswitchd has just restarted: process {new} has replaced process "
          "{old}", restarted),
+    Rule("database-gone", "critical", "OpenFlow and ovs-vsctl hang: "
+         "ovsdb-server is gone", "version",
+         "Its log says why it ended. Start it again: `ovs-vswitchd` connects "
+         "by itself.", LINK,
+         "ovsdb-server is gone ({error}): until it is back, ovs-vswitchd "
+         "handles no OpenFlow and no packets from ports without a PMD thread",
+         gone, causes="main-busy, main-stalls, main-loop-stalled"),
+    Rule("port-error", "warning", "a port carries nothing: it could not be "
+         "opened", "version",
+         "Create the device, or correct the port's type and options; "
+         "`ovs-vsctl del-port PORT` if it is no longer used.", LINK,
+         "Port {name} could not be opened: {error}{others}", unopened),
     Rule("mac-table-full", "critical", "traffic is flooded, or revalidators "
          "are busy, because a MAC table is too small",
          "fdb/stats-show BRIDGE, fdb/show BRIDGE, coverage/show",

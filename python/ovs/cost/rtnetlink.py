@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What changes in the kernel: links, addresses and routes, and who does it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+from collections import Counter
+from typing import Counter as Counts, Dict, Iterator, Tuple
+
+from ovs.cost import processes
+
+_GROUPS = 0x551                 # Links, addresses, routes; IPv4 and IPv6.
+_LINKS, _ADDRESSES, _ROUTES = (16, 17), (20, 21), (24, 25)
+_RTA_TABLE = 15
+_TABLES = {253: "default", 254: "main", 255: "local"}
+_SIOCGIFNAME = 0x8910
+_CLONE_NEWNET = 0x40000000
+
+
+@contextlib.contextmanager
+def _network_of(pid: int) -> Iterator[None]:
+    """Has this process in the network namespace of another, if it may."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError, AttributeError):
+            path = "/proc/{}/ns/net"
+            if os.readlink(path.format(pid)) != os.readlink(
+                    path.format("self")):
+                own, other = (stack.enter_context(open(path.format(who)))
+                              for who in ("self", pid))
+                if not libc.setns(other.fileno(), _CLONE_NEWNET):
+                    stack.callback(libc.setns, own.fileno(), _CLONE_NEWNET)
+        yield
+
+
+class Changes:
+    """Counts changes in the network namespace of a process."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.counts: Counts[Tuple[str, int]] = Counter()    # What, and port.
+        self.names: Dict[int, str] = {0: ""}    # Of senders, by Netlink port.
+        with _network_of(pid):
+            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW,
+                                         socket.NETLINK_ROUTE)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        self._socket.bind((0, _GROUPS))
+        self._socket.setblocking(False)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    __del__ = close                     # Whatever ends the window.
+
+    def look(self) -> None:
+        """Counts what has changed so far.  More than there is room for is
+        lost."""
+        while True:
+            try:
+                data = self._socket.recv(1 << 16)
+            except BlockingIOError:
+                break
+            except OSError:                     # Some were lost.
+                continue
+            while len(data) >= 16:
+                size, kind, _, _, port = struct.unpack_from("=IHHII", data)
+                what = self._what(kind, data[16:max(size, 16)])
+                if what:
+                    self.counts[what, port] += 1
+                data = data[max(size + 3 & ~3, 16):]
+        # Who is gone in a moment can't be known later.
+        for port in {port for _, port in self.counts} - self.names.keys():
+            self.names[port] = self._sender(port) if (
+                len(self.names) < 100) else ""
+
+    def _what(self, kind: int, body: bytes) -> str:
+        if kind in _ROUTES and len(body) >= 12:
+            table, attrs = body[4], body[12:]
+            while len(attrs) >= 8:
+                size, name = struct.unpack_from("=HH", attrs)
+                if name == _RTA_TABLE:
+                    table = struct.unpack_from("=I", attrs, 4)[0]
+                attrs = attrs[max(size + 3 & ~3, 4):]
+            return f"routes of table {_TABLES.get(table, table)}"
+        if kind in _LINKS + _ADDRESSES and len(body) >= 8:
+            index = struct.unpack_from("=I", body, 4)[0]
+            name = f"device {index}"
+            with contextlib.suppress(OSError):
+                name = fcntl.ioctl(self._socket, _SIOCGIFNAME, struct.pack(
+                    "=16sI20x", b"", index))[:16].rstrip(b"\0").decode(
+                        errors="replace")
+            return ("the link " if kind in _LINKS else "addresses of ") + name
+        return ""
+
+    def _sender(self, port: int) -> str:
+        """Returns the process that has a Netlink port, or ""."""
+        with contextlib.suppress(OSError), open(
+                f"/proc/{self.pid}/net/netlink") as f:
+            inodes = {int(row[9]) for row in map(str.split, f)
+                      if len(row) > 9 and row[1:3] == ["0", str(port)]}
+            for _, pid in processes.owners(inodes):
+                return processes.label(pid)
+        return ""
+
+    def most(self, kinds: Tuple[str, ...]) -> Tuple[str, int, str]:
+        """Returns what changes most, of what begins with one of 'kinds' if
+        there are any, how often, and who changes it.  What the kernel changes
+        by itself follows from other changes."""
+        found: Counts[str] = Counter()
+        others: Counts[str] = Counter()
+        senders: Counts[Tuple[str, str]] = Counter()
+        for (what, port), n in self.counts.items():
+            if not kinds or what.startswith(kinds):
+                found[what] += n
+                others[what] += n * (port != 0)
+                senders[what, self.names.get(port, "")] += n
+        for what, n in sorted(found.items(), reverse=True,
+                              key=lambda one: (others[one[0]], one[1])):
+            return what, n, max(((senders[key], key[1]) for key in senders
+                                 if key[0] == what and key[1]),
+                                default=(0, ""))[1]
+        return "", 0, ""
