@@ -45,12 +45,6 @@ cost_put_string(struct json *object, const char *name, char *string)
     json_object_put(object, name, json_string_create_nocopy(string));
 }
 
-static void
-put_boolean(struct json *object, const char *name, bool value)
-{
-    json_object_put(object, name, json_boolean_create(value));
-}
-
 /* Adds a new object 'name' to 'object', and returns it. */
 struct json *
 cost_put_object(struct json *object, const char *name)
@@ -81,187 +75,260 @@ cost_add_object(struct json *array)
     return element;
 }
 
-/* Adds the buckets of 'hist', with the fields of OTLP's
+/* Appends what comes before a value to 's': of a member 'name' of an object,
+ * or, if that is NULL, of an element of an array. */
+void
+cost_json_begin(struct ds *s, const char *name)
+{
+    int last = ds_last(s);
+
+    if (last != EOF && last != '{' && last != '[') {
+        ds_put_char(s, ',');
+    }
+    if (name) {
+        ds_put_char(s, '"');
+        ds_put_cstr(s, name);
+        ds_put_cstr(s, "\":");
+    }
+}
+
+/* Appends a member, or an element if 'name' is NULL, to 's'.  ds_put_format()
+ * would take several times as long, and so would a 'struct json'. */
+void
+cost_json_put(struct ds *s, const char *name, uint64_t n)
+{
+    char digits[20];
+    size_t i = sizeof digits;
+
+    cost_json_begin(s, name);
+    n = MIN(n, LLONG_MAX);
+    do {
+        digits[--i] = '0' + n % 10;
+        n /= 10;
+    } while (n);
+    ds_put_buffer(s, digits + i, sizeof digits - i);
+}
+
+static void
+put_string(struct ds *s, const char *name, const char *string)
+{
+    cost_json_begin(s, name);
+    json_string_escape(string, s);
+}
+
+static void
+put_boolean(struct ds *s, const char *name, bool value)
+{
+    cost_json_begin(s, name);
+    ds_put_cstr(s, value ? "true" : "false");
+}
+
+/* Appends an object or array, which 'bracket' opens. */
+static void
+open_json(struct ds *s, const char *name, char bracket)
+{
+    cost_json_begin(s, name);
+    ds_put_char(s, bracket);
+}
+
+/* Appends the buckets of 'hist', with the fields of OTLP's
  * ExponentialHistogramDataPoint for values in seconds, except that what is
  * above the highest edge is in "overflow". */
 static void
-put_buckets(struct json *stage, const struct cost_hist *hist)
+put_buckets(struct ds *s, const struct cost_hist *hist)
 {
-    struct json *json = cost_put_object(stage, "histogram");
-    struct json *counts = cost_put_array(json, "bucket_counts");
     unsigned int first = 0, last = 0, end;
 
     cost_hist_range(hist, &first, &last);
     first = MAX(first, 1);
     end = MIN(last + 1, COST_HIST_N_EDGES);
+    open_json(s, "histogram", '{');
+    cost_json_put(s, "scale", COST_HIST_SCALE);
+    cost_json_begin(s, "offset");
+    ds_put_format(s, "%d", first < end
+                           ? COST_HIST_OTLP_OFFSET + (int) first - 1 : 0);
+    open_json(s, "bucket_counts", '[');
     for (unsigned int i = first; i < end; i++) {
-        json_array_add(counts, json_integer_create(cost_hist_get(hist, i)));
+        cost_json_put(s, NULL, cost_hist_get(hist, i));
     }
-    cost_put_integer(json, "scale", COST_HIST_SCALE);
-    json_object_put(json, "offset", json_integer_create(
-                        first < end ? COST_HIST_OTLP_OFFSET + (int) first - 1
-                        : 0));
-    cost_put_integer(json, "zero_count", cost_hist_get(hist, 0));
-    cost_put_integer(json, "overflow",
-                     cost_hist_get(hist, COST_HIST_N_EDGES));
+    ds_put_char(s, ']');
+    cost_json_put(s, "zero_count", cost_hist_get(hist, 0));
+    cost_json_put(s, "overflow", cost_hist_get(hist, COST_HIST_N_EDGES));
+    ds_put_char(s, '}');
 }
 
 static void
-put_stage(struct json *stages, const struct cost_view *view,
+put_stage(struct ds *s, const struct cost_view *view,
           const struct cost_block *block, size_t stage)
 {
     const struct cost_kind *kind = block->kind;
-    const struct cost_column *column = &kind->stages[stage];
     const struct cost_hist *hist = &block->hists[stage];
-    struct json *json = cost_put_object(stages, column->name);
+    bool number = cost_stage_is_number(kind, stage);
 
-    cost_put_integer(json, "index", stage);
-    json_object_put_string(json, "unit", column->unit ? column->unit : "ns");
-    put_boolean(json, "sampled", cost_stage_is_sampled(kind, stage));
-    put_boolean(json, "apart", column->flags & COST_APART);
-    cost_put_integer(json, "count", cost_hist_count(hist));
-    cost_put_integer(json, "sum", cost_hist_sum(hist));
+    open_json(s, kind->stages[stage].name, '{');
+    cost_json_put(s, "index", stage);
+    put_string(s, "unit", number ? kind->stages[stage].unit : "ns");
+    put_boolean(s, "sampled", cost_stage_is_sampled(kind, stage));
+    put_boolean(s, "apart", kind->stages[stage].flags & COST_APART);
+    cost_json_put(s, "count", cost_hist_count(hist));
+    cost_json_put(s, "sum", cost_hist_sum(hist));
     if (cost_hist_count(hist)) {
-        cost_put_integer(json, "min", cost_hist_min(hist));
-        cost_put_integer(json, "max", cost_hist_max(hist));
+        cost_json_put(s, "min", cost_hist_min(hist));
+        cost_json_put(s, "max", cost_hist_max(hist));
         if (stage == cost_kind_total(kind) && cost_load(&block->max_us)) {
-            cost_put_integer(json, "max_time_us", cost_load(&block->max_us));
+            cost_json_put(s, "max_time_us", cost_load(&block->max_us));
         }
-        json_object_put(json, "mean", json_real_create(cost_hist_mean(hist)));
+        cost_json_begin(s, "mean");
+        ds_put_format(s, "%.15g", cost_hist_mean(hist));
         for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
-            cost_put_integer(json, percentiles[i].name, round(
-                cost_hist_percentile(hist, percentiles[i].percent,
-                                     column->unit != NULL)));
+            cost_json_put(s, percentiles[i].name, round(cost_hist_percentile(
+                              hist, percentiles[i].percent, number)));
         }
     }
-    if (view->histograms) {
-        put_buckets(json, hist);
+    if (view->histograms && view->json) {
+        put_buckets(s, hist);
     }
+    ds_put_char(s, '}');
 }
 
-/* Adds the numbers of 'class' of 'book', or of all classes, to 'json'.
- * 'brief' is for the number of events only. */
+/* Appends the numbers of 'class' of 'book', or of all classes, and 'name'
+ * unless it is NULL.  'brief' is for the number of events only. */
 static void
-put_numbers(struct json *json, const struct cost_view *view,
+put_numbers(struct ds *s, const char *name, const struct cost_view *view,
             const struct cost_book *book, size_t class, bool brief)
 {
     const struct cost_kind *kind = book->kind;
-    struct json *stages, *counters;
-    struct json *group = NULL;
     struct cost_block *block;
 
-    cost_put_integer(json, "events", cost_book_events(book, class));
+    if (name) {
+        put_string(s, "name", name);
+    }
+    cost_json_put(s, "events", cost_book_events(book, class));
     if (brief) {
         return;
     }
     block = cost_book_sum(book, class);
     if (cost_load(&block->n_slow)) {
-        cost_put_integer(json, "slow", cost_load(&block->n_slow));
+        cost_json_put(s, "slow", cost_load(&block->n_slow));
     }
-    stages = cost_put_object(json, "stages");
+    open_json(s, "stages", '{');
     for (size_t i = 0; i < kind->n_stages; i++) {
         if (cost_hist_count(&block->hists[i])
             || !(kind->stages[i].flags & COST_OPTIONAL)) {
-            put_stage(stages, view, block, i);
+            put_stage(s, view, block, i);
         }
     }
-    counters = cost_put_object(json, "counters");
+    ds_put_char(s, '}');
+    open_json(s, "counters", '{');
     for (size_t i = 0; i < kind->n_counters; i++) {
-        const struct cost_column *column = &kind->counters[i];
+        const char *group = kind->counters[i].unit;
 
-        if (!i || strcmp(column->unit, kind->counters[i - 1].unit)) {
-            group = cost_put_object(counters, column->unit);
+        if (!i || strcmp(group, kind->counters[i - 1].unit)) {
+            ds_put_cstr(s, i ? "}" : "");
+            open_json(s, group, '{');
         }
-        cost_put_integer(group, column->name, cost_block_counter(block, i));
+        cost_json_put(s, kind->counters[i].name, cost_block_counter(block, i));
     }
+    ds_put_cstr(s, kind->n_counters ? "}}" : "}");
     cost_block_destroy(block);
 }
 
-/* Adds the numbers of 'book', and of its classes. */
+/* Appends the numbers of 'book', and of its classes. */
 static void
-put_book(struct json *json, const struct cost_view *view,
+put_book(struct ds *s, const struct cost_view *view,
          const struct cost_book *book)
 {
-    struct json *classes = cost_put_array(json, "classes");
-
-    put_numbers(json, view, book, view->class, false);
+    put_numbers(s, NULL, view, book, view->class, false);
+    open_json(s, "classes", '[');
     for (size_t i = 0; i < book->n_classes; i++) {
         if (book->classes[i] && view->class == COST_ALL_CLASSES) {
-            struct json *class = cost_add_object(classes);
+            char *name = cost_class_name(book->kind, i);
 
-            cost_put_string(class, "name", cost_class_name(book->kind, i));
-            put_numbers(class, view, book, i, false);
+            open_json(s, NULL, '{');
+            put_numbers(s, name, view, book, i, !view->json);
+            ds_put_char(s, '}');
+            free(name);
         }
     }
+    ds_put_char(s, ']');
 }
 
-/* Adds the slowest events of 'account'. */
+/* Appends the slowest events of 'account'. */
 static void
-put_slowest(struct json *json, const struct cost_report *report,
+put_slowest(struct ds *s, const struct cost_report *report,
             const struct cost_view *view, const struct cost_reading *account)
 {
     const struct cost_kind *kind = account->kind;
-    struct json *slowest = cost_put_array(json, "slowest");
 
-    for (size_t i = 0; (i < account->n_slowest
-                        && json_array_size(slowest) < view->n_slowest); i++) {
+    open_json(s, "slowest", '[');
+    for (size_t i = 0, n = 0;
+         i < account->n_slowest && n < view->n_slowest; i++) {
         const struct cost_slow *slow = account->slowest[i];
-        struct json *event, *stages;
+        struct json *details;
+        char *class;
 
         if (view->class != COST_ALL_CLASSES && slow->class != view->class) {
             continue;
         }
-        event = cost_add_object(slowest);
-        cost_put_integer(event, "total_ns", slow->total_ns);
-        cost_put_integer(event, "excluded_ns", slow->excluded_ns);
-        cost_put_integer(event, "time_us", slow->when_us);
-        json_object_put_string(event, "thread", slow->thread);
-        cost_put_string(event, "class", cost_class_name(kind, slow->class));
-        json_object_put_string(event, "cause", cost_cause_names[slow->cause]);
-        stages = cost_put_object(event, "stages");
+        n++;
+        class = cost_class_name(kind, slow->class);
+        details = json_object_create();
+        open_json(s, NULL, '{');
+        cost_json_put(s, "total_ns", slow->total_ns);
+        cost_json_put(s, "excluded_ns", slow->excluded_ns);
+        cost_json_put(s, "time_us", slow->when_us);
+        put_string(s, "thread", slow->thread);
+        put_string(s, "class", class);
+        put_string(s, "cause", cost_cause_names[slow->cause]);
+        open_json(s, "stages", '{');
         for (size_t j = 0; j < cost_kind_total(kind); j++) {
             if (slow->known & (1u << j)) {
-                cost_put_integer(stages, kind->stages[j].name,
-                                 slow->stages[j]);
+                cost_json_put(s, kind->stages[j].name, slow->stages[j]);
             }
         }
+        ds_put_char(s, '}');
         report->put_details(account->name, &slow->stages[kind->n_stages],
-                            view->packets, cost_put_object(event, "details"));
+                            view->packets, details);
+        cost_json_begin(s, "details");
+        json_to_ds(details, 0, s);
+        ds_put_char(s, '}');
+        json_destroy(details);
+        free(class);
     }
+    ds_put_char(s, ']');
 }
 
-/* Returns 'account' in JSON. */
-struct json *
-cost_account_to_json(const struct cost_report *report,
-                     const struct cost_view *view,
-                     const struct cost_reading *account)
+/* Appends 'account', an element of an array. */
+void
+cost_put_account(struct ds *s, const struct cost_report *report,
+                 const struct cost_view *view,
+                 const struct cost_reading *account)
 {
-    struct json *json = json_object_create();
-    struct json *threads = cost_put_array(json, "threads");
-
-    json_object_put_string(json, "name", account->name);
-    json_object_put_string(json, "kind", account->kind->event);
+    open_json(s, NULL, '{');
+    put_string(s, "name", account->name);
+    put_string(s, "kind", account->kind->event);
     if (account->datapath) {
-        json_object_put_string(json, "datapath", account->datapath);
+        put_string(s, "datapath", account->datapath);
     }
-    cost_put_integer(json, "since_us", account->since_us);
-    cost_put_integer(json, "elapsed_ms", account->elapsed_ms);
-    put_book(json, view, &account->total);
+    cost_json_put(s, "since_us", account->since_us);
+    cost_json_put(s, "elapsed_ms", account->elapsed_ms);
+    put_book(s, view, &account->total);
+    open_json(s, "threads", '[');
     for (size_t i = 0; i < account->n_threads; i++) {
         const struct cost_thread_book *thread = &account->threads[i];
 
         if (!cost_book_is_empty(&thread->book)) {
-            struct json *object = cost_add_object(threads);
-
-            json_object_put_string(object, "name", thread->name);
-            put_numbers(object, view, &thread->book, view->class,
+            open_json(s, NULL, '{');
+            put_numbers(s, thread->name, view, &thread->book, view->class,
                         !view->threads);
+            ds_put_char(s, '}');
         }
     }
+    ds_put_char(s, ']');
     if (view->n_slowest) {
-        put_slowest(json, report, view, account);
+        put_slowest(s, report, view, account);
     }
-    return json;
+    ds_put_char(s, '}');
 }
 
 /* Most time first. */
@@ -277,13 +344,12 @@ compare_rows(const void *a_, const void *b_)
             : strcmp(a->group, b->group));
 }
 
-/* Adds who the events of 'list' of 'book' are for. */
+/* Appends who the events of 'list' of 'book' are for. */
 static void
-put_list(struct json *json, const struct cost_book *book, size_t list)
+put_list(struct ds *s, const struct cost_book *book, size_t list)
 {
     const struct cost_sketch *keys = &book->keys[list];
     struct cost_row *rows = xmemdup(keys->rows, keys->n * sizeof *rows);
-    struct json *array = cost_put_array(json, "rows");
     double time_ns = keys->other_ns;
     uint64_t n_events = 0;
 
@@ -292,55 +358,63 @@ put_list(struct json *json, const struct cost_book *book, size_t list)
         n_events += rows[i].events;
         time_ns += rows[i].time_ns;
     }
-    json_object_put_string(json, "what", book->kind->lists[list].name);
-    put_boolean(json, "sampled", !book->kind->exact);
-    cost_put_integer(json, "events", n_events);
+    open_json(s, NULL, '{');
+    put_string(s, "what", book->kind->lists[list].name);
+    put_boolean(s, "sampled", !book->kind->exact);
+    cost_json_put(s, "events", n_events);
+    open_json(s, "rows", '[');
     for (size_t i = 0; i < keys->n; i++) {
         const struct cost_row *row = &rows[i];
         double events = row->events - row->error;
-        struct json *object = cost_add_object(array);
 
-        json_object_put_string(object, "name", row->name);
+        open_json(s, NULL, '{');
+        put_string(s, "name", row->name);
         if (row->group[0]) {
-            json_object_put_string(object, "group", row->group);
+            put_string(s, "group", row->group);
         }
-        json_object_put(object, "share", json_real_create(
-                            time_ns ? row->time_ns / time_ns : 0));
-        cost_put_integer(object, "events", row->events);
-        cost_put_integer(object, "samples", row->n_samples);
+        cost_json_begin(s, "share");
+        ds_put_format(s, "%.4f", time_ns ? row->time_ns / time_ns : 0);
+        cost_json_put(s, "events", row->events);
+        cost_json_put(s, "samples", row->n_samples);
         /* Half of the 95% confidence interval. */
-        cost_put_integer(object, "sampling_error", 1.96 * sqrt(
-                             events > row->n_samples && row->n_samples
-                             ? events * (events / row->n_samples - 1) : 0));
-        cost_put_integer(object, "error", row->error);
-        cost_put_integer(object, "mean_ns",
-                         events ? row->time_ns / events : 0);
+        cost_json_put(s, "sampling_error", 1.96 * sqrt(
+                          events > row->n_samples && row->n_samples
+                          ? events * (events / row->n_samples - 1) : 0));
+        cost_json_put(s, "error", row->error);
+        cost_json_put(s, "mean_ns", events ? row->time_ns / events : 0);
         if (row->max_ns != UINT64_MAX) {
-            cost_put_integer(object, "max_ns", row->max_ns);
+            cost_json_put(s, "max_ns", row->max_ns);
         }
-        cost_put_integer(object, "lost", row->lost);
+        cost_json_put(s, "lost", row->lost);
+        ds_put_char(s, '}');
     }
+    ds_put_cstr(s, "]}");
     free(rows);
 }
 
-/* Returns 'sum' in JSON. */
-struct json *
-cost_sum_to_json(const struct cost_view *view, const struct cost_sum *sum)
+/* Appends 'sum', of the latest 'elapsed_ms' if that is a window, an element of
+ * an array. */
+void
+cost_put_sum(struct ds *s, const struct cost_view *view,
+             const struct cost_sum *sum, uint64_t elapsed_ms)
 {
     const struct cost_kind *kind = sum->book.kind;
-    struct json *json = json_object_create();
-    struct json *top = cost_put_array(json, "top");
 
-    json_object_put_string(json, "kind", kind->event);
-    cost_put_integer(json, "accounts", sum->n_accounts);
-    cost_put_integer(json, "since_us", sum->since_us);
-    put_book(json, view, &sum->book);
+    open_json(s, NULL, '{');
+    put_string(s, "kind", kind->event);
+    cost_json_put(s, "accounts", sum->n_accounts);
+    cost_json_put(s, "since_us", sum->since_us);
+    if (view->last_s) {
+        cost_json_put(s, "elapsed_ms", elapsed_ms);
+    }
+    put_book(s, view, &sum->book);
+    open_json(s, "top", '[');
     for (size_t i = 0; view->top && i < kind->n_lists; i++) {
         if (sum->book.keys[i].n) {
-            put_list(cost_add_object(top), &sum->book, i);
+            put_list(s, &sum->book, i);
         }
     }
-    return json;
+    ds_put_cstr(s, "]}");
 }
 
 /* Adds the definitions of 'n' 'columns', whose units have the name 'unit'. */
@@ -744,7 +818,7 @@ put_slow(struct ds *s, const struct cost_kind *kind, const struct json *event)
     ds_put_cstr(s, separator[0] == '\n' ? "\n     stages unknown\n" : "\n");
 }
 
-/* Appends 'account', of 'kind', from cost_account_to_json(), to 's'. */
+/* Appends 'account', of 'kind', from cost_put_account(), to 's'. */
 void
 cost_render_account(struct ds *s, const struct cost_view *view,
                     const struct cost_kind *kind, const struct json *account)
@@ -781,7 +855,7 @@ cost_render_account(struct ds *s, const struct cost_view *view,
     }
 }
 
-/* Appends to 's' who the events of 'sum', of 'kind', from cost_sum_to_json(),
+/* Appends to 's' who the events of 'sum', of 'kind', from cost_put_sum(),
  * are for, 'n' at most of each list. */
 void
 cost_render_top(struct ds *s, const struct cost_kind *kind,
@@ -823,7 +897,7 @@ cost_render_top(struct ds *s, const struct cost_kind *kind,
 }
 
 /* Appends 'sum', of deleted accounts of 'kind', each of which stood for an
- * 'object', from cost_sum_to_json(), to 's'. */
+ * 'object', from cost_put_sum(), to 's'. */
 void
 cost_render_deleted(struct ds *s, const char *object,
                     const struct cost_kind *kind, const struct json *sum)

@@ -11,7 +11,9 @@ struct json;
 /* Numbers as JSON and as text.
  * ============================
  *
- * A reading, see lib/cost.h, is formatted as JSON.  The text is a walk over
+ * A reading, see lib/cost.h, is appended to a string as JSON: a reply may have
+ * tens of thousands of numbers, and a 'struct json' takes some allocations for
+ * each, and a program may ask for it every second.  The text is a walk over
  * that JSON, in the order in which a kind has its stages and counters.
  * Documentation/topics/cost-json.rst describes the JSON, and
  * python/ovs/cost/schema-2.json is its schema. */
@@ -57,11 +59,12 @@ struct cost_view {
 };
 
 /* JSON. */
-struct json *cost_account_to_json(const struct cost_report *,
-                                  const struct cost_view *,
-                                  const struct cost_reading *);
-struct json *cost_sum_to_json(const struct cost_view *,
-                              const struct cost_sum *);
+void cost_json_begin(struct ds *, const char *name);
+void cost_json_put(struct ds *, const char *name, uint64_t);
+void cost_put_account(struct ds *, const struct cost_report *,
+                      const struct cost_view *, const struct cost_reading *);
+void cost_put_sum(struct ds *, const struct cost_view *,
+                  const struct cost_sum *, uint64_t elapsed_ms);
 struct json *cost_definitions_to_json(const struct cost_report *);
 
 void cost_put_integer(struct json *object, const char *name, uint64_t n);

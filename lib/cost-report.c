@@ -203,20 +203,83 @@ sort_accounts(struct cost_accounts *all, size_t n[ACTIVE + 1])
     return have_ms;
 }
 
-/* Returns what 'report' has for 'request' in JSON, and appends the same to
- * 'reply' if that is to be a text. */
+/* Returns what 'text', which this frees, is in JSON. */
 static struct json *
+parse(struct ds *text)
+{
+    struct json *json = json_from_string(ds_cstr(text));
+
+    ds_destroy(text);
+    return json;
+}
+
+/* Appends 'sums', one for each kind of 'report', to 's', an object, as 'name',
+ * those of no account only if 'all'. */
+static void
+put_sums(struct ds *s, const char *name, const struct cost_report *report,
+         const struct cost_view *view, const struct cost_sum *sums,
+         long long int have_ms, bool all)
+{
+    cost_json_begin(s, name);
+    ds_put_char(s, '[');
+    for (size_t i = 0; i < report->n_kinds; i++) {
+        if (sums[i].n_accounts || all) {
+            cost_put_sum(s, view, &sums[i], have_ms);
+        }
+    }
+    ds_put_char(s, ']');
+}
+
+/* Appends what is below the accounts of a text: 'n' of the 'n_in' that have
+ * numbers, 'wanted' at most, of 'all' accounts. */
+static void
+put_end(struct ds *s, const struct cost_report *report,
+        const struct request *request, const struct cost_accounts *all,
+        size_t n, size_t n_in, size_t wanted, long long int have_ms)
+{
+    const struct cost_view *view = &request->view;
+
+    if (!view->top && n_in < all->n) {
+        ds_put_format(s, "%"PRIuSIZE" %s%s without numbers of that time\n",
+                      all->n - n_in, report->object,
+                      all->n - n_in == 1 ? "" : "s");
+    }
+    if (!view->top && n < n_in) {
+        ds_put_format(s, "and %"PRIuSIZE" more %s%s (%s)\n", n_in - n,
+                      report->object, n_in - n == 1 ? "" : "s",
+                      n < wanted ? "there is no room for them"
+                      : "use -n to see more of them");
+    }
+    for (size_t i = 0; i < all->n_kinds; i++) {
+        const struct cost_sum *sum = view->top ? &all->totals[i]
+                                               : &all->deleted[i];
+        struct ds text = DS_EMPTY_INITIALIZER;
+        struct json *json;
+
+        if (!view->top && (view->n_slowest || !sum->n_accounts)) {
+            continue;
+        }
+        cost_put_sum(&text, view, sum, have_ms);
+        json = parse(&text);
+        if (view->top) {
+            cost_render_top(s, sum->book.kind, json,
+                            request->n ? request->n : DEFAULT_ROWS);
+        } else {
+            cost_render_deleted(s, report->object, sum->book.kind, json);
+        }
+        json_destroy(json);
+    }
+}
+
+/* Appends to 'reply' what 'report' has for 'request'. */
+static void
 put_report(struct unixctl_worker_reply *reply,
            const struct cost_report *report, const struct request *request)
 {
-    struct json *json = cost_report_json_header(report->prefix, "cost-show",
-                                                report->kinds[0]->config);
-    struct json *accounts = cost_put_array(json, "accounts");
-    struct json *deleted = NULL, *total = NULL;
     const struct cost_view *view = &request->view;
     bool text = !reply->json;
     struct ds *s = &reply->body;
-    size_t begin = s->length, size = 0;
+    size_t begin = s->length;
     struct cost_accounts all;
     long long int have_ms;
     size_t n_in[ACTIVE + 1];            /* Each state. */
@@ -226,13 +289,24 @@ put_report(struct unixctl_worker_reply *reply,
                       view->last_s * 1000LL, &all);
     if (!all.n && request->name) {
         reply->error = no_such_account(report, request->name);
+        cost_accounts_put(&all);
+        return;
     }
     have_ms = sort_accounts(&all, n_in);
-    cost_put_integer(json, "elapsed_ms", have_ms);
     wanted = (request->n ? request->n
               : MIN(MAX(n_in[text ? ACTIVE : EMPTY], 1), DEFAULT_ACCOUNTS));
     wanted = text && view->top ? 0 : MIN(wanted, n_in[EMPTY]);
 
+    if (!text) {
+        struct json *json = cost_report_json_header(
+            report->prefix, "cost-show", report->kinds[0]->config);
+
+        json_to_ds(json, 0, s);
+        json_destroy(json);
+        ds_truncate(s, s->length - 1);
+        cost_json_begin(s, "accounts");
+        ds_put_char(s, '[');
+    }
     for (size_t i = 0; i < (all.n_kinds ? all.n : wanted); i++) {
         struct cost_reading reading;
 
@@ -242,21 +316,16 @@ put_report(struct unixctl_worker_reply *reply,
         if (!cost_account_read(all.accounts[i], &all.from, &reading)) {
             continue;
         }
-        if (i < wanted && size <= (text ? MAX_TEXT : MAX_JSON)) {
-            struct json *account = cost_account_to_json(report, view,
-                                                        &reading);
+        if (i < wanted && s->length - begin <= (text ? MAX_TEXT : MAX_JSON)) {
+            struct ds json = DS_EMPTY_INITIALIZER;
 
+            cost_put_account(text ? &json : s, report, view, &reading);
             if (text) {
-                cost_render_account(s, view, reading.kind, account);
-                size = s->length - begin;
-            } else {
-                /* It takes less memory as a string. */
-                struct json *string = json_serialized_object_create(account);
+                struct json *account = parse(&json);
 
-                json_array_add(accounts, string);
-                size += strlen(json_serialized_object(string));
+                cost_render_account(s, view, reading.kind, account);
+                json_destroy(account);
             }
-            json_destroy(account);
             n++;
         }
         /* The sum has what the account was shown with. */
@@ -264,52 +333,26 @@ put_report(struct unixctl_worker_reply *reply,
         cost_reading_uninit(&reading);
         ovsrcu_quiesce();
     }
-    cost_put_integer(json, "omitted", all.n - n);
-    if (all.n_kinds) {
-        deleted = cost_put_array(json, "deleted");
-        total = cost_put_array(json, "total");
-    }
-    if (text && !view->top && n_in[EMPTY] < all.n) {
-        ds_put_format(s, "%"PRIuSIZE" %s%s without numbers of that time\n",
-                      all.n - n_in[EMPTY], report->object,
-                      all.n - n_in[EMPTY] == 1 ? "" : "s");
-    }
-    if (text && !view->top && n < n_in[EMPTY]) {
-        ds_put_format(s, "and %"PRIuSIZE" more %s%s (%s)\n", n_in[EMPTY] - n,
-                      report->object, n_in[EMPTY] - n == 1 ? "" : "s",
-                      n < wanted ? "there is no room for them"
-                      : "use -n to see more of them");
-    }
-    for (size_t i = 0; i < all.n_kinds; i++) {
-        const struct cost_kind *kind = report->kinds[i];
-        struct json *sum = cost_sum_to_json(view, &all.totals[i]);
-
-        json_array_add(total, sum);
-        if (view->last_s) {
-            cost_put_integer(sum, "elapsed_ms", have_ms);
+    if (text) {
+        put_end(s, report, request, &all, n, n_in[EMPTY], wanted, have_ms);
+        if (s->length == begin) {
+            ds_put_format(s, "no %s\n", report->object);
         }
-        if (text && view->top) {
-            cost_render_top(s, kind, sum,
-                            request->n ? request->n : DEFAULT_ROWS);
+    } else {
+        ds_put_char(s, ']');
+        cost_json_put(s, "omitted", all.n - n);
+        cost_json_put(s, "elapsed_ms", have_ms);
+        if (all.n_kinds) {
+            put_sums(s, "deleted", report, view, all.deleted, have_ms, false);
+            put_sums(s, "total", report, view, all.totals, have_ms, true);
         }
-        if (all.deleted[i].n_accounts) {
-            sum = cost_sum_to_json(view, &all.deleted[i]);
-            json_array_add(deleted, sum);
-            if (text && !view->top && !view->n_slowest) {
-                cost_render_deleted(s, report->object, kind, sum);
-            }
-        }
-    }
-    if (text && s->length == begin) {
-        ds_put_format(s, "no %s\n", report->object);
+        ds_put_char(s, '}');
     }
     cost_accounts_put(&all);
-    return json;
 }
 
-/* Returns what 'cb' returns, and appends its text to 'reply' if that is to be
- * one. */
-static struct json *
+/* Appends what 'cb' returns to 'reply', or its text if that is to be one. */
+static void
 put_more(struct unixctl_worker_reply *reply, cost_report_more_cb *cb,
          const struct cost_view *view)
 {
@@ -318,11 +361,14 @@ put_more(struct unixctl_worker_reply *reply, cost_report_more_cb *cb,
 
     if (!json) {
         reply->error = ds_steal_cstr(&text);
-    } else if (!reply->json) {
+    } else if (reply->json) {
+        cost_json_begin(&reply->body, NULL);
+        json_to_ds(json, 0, &reply->body);
+    } else {
         ds_put_buffer(&reply->body, text.string, text.length);
     }
+    json_destroy(json);
     ds_destroy(&text);
-    return json;
 }
 
 static void
@@ -330,34 +376,34 @@ do_show(void *request_, struct unixctl_worker_reply *reply)
 {
     struct request *request = request_;
     struct cost_view *view = &request->view;
-    struct json *json;
 
     view->json = reply->json;
     if (request->more) {
-        json = put_more(reply, request->more, view);
+        put_more(reply, request->more, view);
     } else if (request->report) {
-        json = put_report(reply, request->report, request);
+        put_report(reply, request->report, request);
     } else {
-        json = short_header();
-
-        struct json *replies = cost_put_array(json, "replies");
-
+        if (reply->json) {
+            ds_put_cstr(&reply->body, "{\"version\":2,\"replies\":[");
+        }
         for (size_t i = 0; i < request->n_reports; i++) {
             const struct cost_report *report = request->reports[i];
 
-            json_array_add(replies, put_report(reply, report, request));
+            if (reply->json) {
+                cost_json_begin(&reply->body, NULL);
+            }
+            put_report(reply, report, request);
             if (report->more) {
-                json_array_add(replies, put_more(reply, report->more, view));
+                put_more(reply, report->more, view);
             }
         }
-        if (more_reply && reply->json) {
-            json_array_add(replies, put_more(reply, more_reply, view));
+        if (reply->json) {
+            if (more_reply) {
+                put_more(reply, more_reply, view);
+            }
+            ds_put_cstr(&reply->body, "]}");
         }
     }
-    if (json && reply->json) {
-        json_to_ds(json, 0, &reply->body);
-    }
-    json_destroy(json);
     request_destroy(request);
 }
 

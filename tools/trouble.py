@@ -12,7 +12,7 @@ import struct
 import sys
 import threading
 import time
-from typing import Callable, Iterable, Iterator, Tuple
+from typing import Callable, Iterable, Iterator, Sequence, Tuple
 
 from bench.machine import HugePages
 from bench.packets import make_packet
@@ -147,12 +147,13 @@ class Trouble(Case):
                 elif late > 0.5:
                     start += late       # It is not made up for.
 
-    def program(self, name: str, text: str, *args: str) -> None:
+    def program(self, name: str, text: str, *args: str,
+                wrapper: Sequence[str] = ()) -> None:
         """Runs a program in Python, which 'text' is the main part of."""
         path = self.directory / f"{name}.py"
         path.write_text(PROGRAM + text)
-        self.spawn(name, [sys.executable, str(path), str(self.directory),
-                          *args])
+        self.spawn(name, [*wrapper, sys.executable, str(path),
+                          str(self.directory), *args])
 
 
 PROGRAM = """\
@@ -200,6 +201,14 @@ for n in paced(200):
                          "row": {"other_config": ["map", [["n", str(n)]]]}}
     ]}).encode())
     drain(sock)
+"""
+
+# ip(8) ends with it, as its input does.
+IP = """\
+import subprocess
+ip = subprocess.Popen(["ip", "-batch", "-"], stdin=subprocess.PIPE, text=True)
+for n in paced(20):
+    print(sys.argv[2 + n % 2], file=ip.stdin, flush=True)
 """
 
 CONTROLLER = """\
@@ -468,9 +477,8 @@ class Routes(Trouble):
         """Does what is 'before', and has a process do 'lines' all the time."""
         self.ip("link add t0 type veth peer name t1", "link set t0 up",
                 "link set t1 up", *before)
-        loop = "".join(f"echo {line}; sleep 0.05; " for line in self.lines)
-        self.spawn("ip", ["nsenter", "-t", str(self.vswitchd.pid), "-n", "sh",
-                          "-c", f"while :; do {loop} done | exec ip -batch -"])
+        self.program("ip", IP, *self.lines, wrapper=(
+            "nsenter", f"--target={self.vswitchd.pid}", "--net"))
 
 
 class Addresses(Routes):
