@@ -4,7 +4,7 @@
 
 #include "cost-sketch.h"
 
-#include "cost-book.h"
+#include "cost-histogram.h"
 #include "openvswitch/dynamic-string.h"
 #include "util.h"
 

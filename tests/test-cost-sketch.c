@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cost-book.h"
+#include "cost-histogram.h"
 #include "openvswitch/dynamic-string.h"
 #include "ovstest.h"
 #include "util.h"
