@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -35,10 +36,6 @@ func ListMetrics(w io.Writer) error {
 		lines = append(lines, fmt.Sprintf("%s%s: %s\n", name, match[3], help))
 	}
 	slices.Sort(lines)
-	for _, line := range lines {
-		if _, err := io.WriteString(w, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := io.WriteString(w, strings.Join(lines, ""))
+	return err
 }

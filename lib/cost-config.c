@@ -108,7 +108,7 @@ keep_breach(const struct cost_recorder *recorder,
         breach->when_ms = time_wall_msec();
         breach->cause = cause;
         ovs_strlcpy(breach->thread, recorder->thread, sizeof breach->thread);
-        cost_copy_text(breach->account,
+        cost_copy_text(breach->account, sizeof breach->account,
                        cost_account_name(recorder->account));
         memset(breach->who, 0, sizeof breach->who);
         for (size_t i = 0; span && i < breach->kind->n_lists; i++) {
@@ -224,7 +224,7 @@ cost_config_apply(struct cost_config *config)
         config->refresh();
     }
     if (config->apply) {
-        config->apply(&settings, enabled);
+        config->apply(&settings);
     }
     if (interval != cost_sample_interval(config)) {
         if (enabled) {

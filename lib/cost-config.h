@@ -95,9 +95,8 @@ struct cost_config {
     uint32_t default_interval;          /* For 'sample_interval'. */
 
     /* Applies further settings of 'other_config', the column in the
-     * Open_vSwitch table, while accounting is 'enabled' or not.  Or NULL, as
-     * long as the report is not extended. */
-    void (*apply)(const struct smap *other_config, bool enabled);
+     * Open_vSwitch table.  Or NULL, as long as the report is not extended. */
+    void (*apply)(const struct smap *other_config);
 
     /* Counts, with cost_count(), what somebody else, such as the kernel, has
      * counted since this was last called.  Any thread calls it before accounts

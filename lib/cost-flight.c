@@ -170,7 +170,7 @@ record(const struct cost_span *span, uint64_t now)
             = &ring->events.events[ring->events.n++ % N_EVENTS];
 
         event->kind = kind;
-        cost_copy_text(event->account,
+        cost_copy_text(event->account, sizeof event->account,
                        cost_account_name(span->recorder->account));
         event->end = now - (span->lapped ? span->trailing : 0);
         event->stopped = stopped;
@@ -237,7 +237,7 @@ cost_flight_run(void)
 /* Applies other_config:cost-flight in 'settings'.  Switching it off drops all
  * that was kept. */
 void
-cost_flight_apply(const struct smap *settings, bool enabled OVS_UNUSED)
+cost_flight_apply(const struct smap *settings)
 {
     bool on = smap_get_bool(settings, "cost-flight", false);
 

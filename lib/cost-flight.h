@@ -3,7 +3,6 @@
 #ifndef COST_FLIGHT_H
 #define COST_FLIGHT_H 1
 
-#include <stdbool.h>
 #include <stddef.h>
 
 struct json;
@@ -33,7 +32,7 @@ struct smap;
  * ends while somebody copies its thread's ring is left out. */
 
 void cost_flight_init(void);
-void cost_flight_apply(const struct smap *other_config, bool enabled);
+void cost_flight_apply(const struct smap *other_config);
 void cost_flight_run(void);
 struct json *cost_flight_to_json(int last_s, unsigned int kept, size_t max);
 

@@ -176,15 +176,12 @@ sort_accounts(struct cost_accounts *all, size_t n[ACTIVE + 1])
 
         account->account = all->accounts[i];
         if (cost_account_read(account->account, &all->from, &reading)) {
-            struct cost_block *block = cost_book_sum(&reading.total,
-                                                     COST_ALL_CLASSES);
-
-            account->n_events = cost_block_events(block);
-            account->timed_ns = cost_hist_sum(block->total);
+            account->n_events = cost_book_events(&reading.total,
+                                                 COST_ALL_CLASSES);
+            account->timed_ns = cost_book_time(&reading.total);
             account->state = (cost_book_is_empty(&reading.total) ? EMPTY
                               : ACTIVE);
             have_ms = MAX(have_ms, reading.elapsed_ms);
-            cost_block_destroy(block);
             cost_reading_uninit(&reading);
         }
         ovsrcu_quiesce();

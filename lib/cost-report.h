@@ -13,11 +13,11 @@
  * main thread some iterations of its loop); and cost/describe, which defines
  * the columns of all reports.
  *
- * The main thread parses the commands, and looks up the names of ports when
- * the worker asks it to.  The worker (see unixctl-worker.h) reads one account
- * after the other and adds it to the reply.  It has read each of them before,
- * to put those first that took most time.  So a report takes some memory for
- * each account, but memory for numbers of only one account at a time. */
+ * The main thread parses the commands.  The worker (see unixctl-worker.h)
+ * reads one account after the other and adds it to the reply.  It has read
+ * each of them before, to put those first that took most time.  So a report
+ * takes some memory for each account, but memory for numbers of only one
+ * account at a time. */
 
 void cost_report_register(const struct cost_report *);
 

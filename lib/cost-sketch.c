@@ -13,15 +13,15 @@
 
 /* Names. */
 
-/* Copies 'src' to 'dst'.  If it does not fit, "..." replaces the rest, without
- * cutting a UTF-8 character. */
+/* Copies 'src' to 'dst', which has 'size' bytes.  If it does not fit, "..."
+ * replaces the rest, without cutting a UTF-8 character. */
 void
-cost_copy_text(char dst[COST_TEXT_MAX], const char *src)
+cost_copy_text(char *dst, size_t size, const char *src)
 {
     size_t len = strlen(src);
 
-    if (len >= COST_TEXT_MAX) {
-        len = COST_TEXT_MAX - sizeof "...";
+    if (len >= size) {
+        len = size - sizeof "...";
         while (len && (src[len] & 0xc0) == 0x80) {
             len--;
         }
@@ -67,9 +67,10 @@ cost_row_init(struct cost_row *row, const struct cost_list *list,
     }
     memset(row, 0, sizeof *row);
     row->id = who->id;
-    cost_copy_text(row->name, who->name ? who->name : ds_cstr(&s));
-    cost_copy_text(row->group, (who->group ? who->group
-                                : who->name ? ds_cstr(&s) : ""));
+    cost_copy_text(row->name, sizeof row->name,
+                   who->name ? who->name : ds_cstr(&s));
+    cost_copy_text(row->group, sizeof row->group,
+                   (who->group ? who->group : who->name ? ds_cstr(&s) : ""));
     ds_destroy(&s);
 }
 

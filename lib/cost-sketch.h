@@ -84,7 +84,7 @@ void cost_sketch_add(struct cost_sketch *, const struct cost_sketch *,
 void cost_sketch_subtract(struct cost_sketch *, const struct cost_sketch *old);
 void cost_sketch_uninit(struct cost_sketch *);
 
-void cost_copy_text(char dst[COST_TEXT_MAX], const char *);
+void cost_copy_text(char *dst, size_t size, const char *);
 void cost_put_name(struct ds *, const char *name, bool spaces);
 void cost_row_init(struct cost_row *, const struct cost_list *,
                    const struct cost_who *);

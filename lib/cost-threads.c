@@ -118,8 +118,8 @@ static struct cost_config config = COST_CONFIG_INITIALIZER("threads", 1);
 
 /* Reads the file that the format and its arguments name, below 'root', into
  * 'buf', a string of at most 'size' bytes.  Returns true if successful. */
-static bool OVS_PRINTF_FORMAT(3, 4)
-read_file(char *buf, size_t size, const char *format, ...)
+bool
+cost_read_file(char *buf, size_t size, const char *format, ...)
 {
     ssize_t n = -1;
     char path[512];
@@ -200,8 +200,8 @@ read_rest(struct thread *thread)
     char state = '\0';
     char buf[8192];
 
-    if (read_file(buf, sizeof buf, "/proc/self/task/%d/stat",
-                  (int) thread->tid)) {
+    if (cost_read_file(buf, sizeof buf, "/proc/self/task/%d/stat",
+                       (int) thread->tid)) {
         char *begin = strchr(buf, '('), *end = strrchr(buf, ')');
 
         if (begin && end && begin < end) {
@@ -213,8 +213,8 @@ read_rest(struct thread *thread)
             }
         }
     }
-    if (read_file(buf, sizeof buf, "/proc/self/task/%d/status",
-                  (int) thread->tid)) {
+    if (cost_read_file(buf, sizeof buf, "/proc/self/task/%d/status",
+                       (int) thread->tid)) {
         get_value(buf, "\nvoluntary_ctxt_switches:", &v[VOLUNTARY]);
         get_value(buf, "\nnonvoluntary_ctxt_switches:", &v[INVOLUNTARY]);
     }
@@ -357,8 +357,8 @@ read_throttling(const char *mount, const char *path_, uint64_t values[])
     for (;;) {
         size_t len = strlen(path);
 
-        if (read_file(buf, sizeof buf, "/sys/fs/cgroup%s%s/cpu.stat", mount,
-                      path)
+        if (cost_read_file(buf, sizeof buf, "/sys/fs/cgroup%s%s/cpu.stat",
+                           mount, path)
             && get_value(buf, "nr_periods ", &values[PERIODS])
             && values[PERIODS]
             && get_value(buf, "nr_throttled ", &values[THROTTLED])) {
@@ -396,7 +396,7 @@ read_cgroup(void)
     char buf[4096];
     int version = 0;
 
-    read_file(buf, sizeof buf, "/proc/self/cgroup");
+    cost_read_file(buf, sizeof buf, "/proc/self/cgroup");
     for (size_t i = 0; i < ARRAY_SIZE(places) && !version; i++) {
         const char *p = strstr(buf, places[i].controllers);
         char path[256];
@@ -818,8 +818,8 @@ sampler_main(void *aux OVS_UNUSED)
 }
 
 /* Starts the sampler, and what needs it: causes of slow events, the command
- * "cost/threads", and the flight recorder.  The main thread calls this, before
- * any other one records. */
+ * "cost/threads", and the flight recorder.  The main thread calls this once,
+ * before any other one records. */
 void
 cost_threads_init(void)
 {
@@ -829,17 +829,13 @@ cost_threads_init(void)
         .in_show = true,
         .cb = cost_threads,
     };
-    static struct ovsthread_once once = OVSTHREAD_ONCE_INITIALIZER;
 
-    if (ovsthread_once_start(&once)) {
-        cost_flight_init();
-        cost_set_cause_cb(cost_threads_cause);
-        config.apply = cost_flight_apply;
-        cost_config_register(&config);
-        cost_report_register_command(&command);
-        ovs_thread_create("cost_threads", sampler_main, NULL);
-        ovsthread_once_done(&once);
-    }
+    cost_flight_init();
+    cost_set_cause_cb(cost_threads_cause);
+    config.apply = cost_flight_apply;
+    cost_config_register(&config);
+    cost_report_register_command(&command);
+    ovs_thread_create("cost_threads", sampler_main, NULL);
 }
 
 /* Makes 'root' the directory that has "/proc" and "/sys". */

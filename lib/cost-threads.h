@@ -51,6 +51,8 @@ void cost_threads_init(void);
 enum cost_cause cost_threads_cause(uint64_t event_ns, uint64_t age_ns);
 void cost_threads_mark(bool end);
 struct json *cost_threads_to_json(int window_s, struct ds *);
+bool cost_read_file(char *, size_t size, const char *format, ...)
+    OVS_PRINTF_FORMAT(3, 4);
 
 /* For tests. */
 void cost_threads_set_root(const char *root);

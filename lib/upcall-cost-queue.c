@@ -483,11 +483,11 @@ update_queue(struct upcall_cost_queue *queue, int fd, unsigned int *seq)
  * Open_vSwitch table (see ovs-vswitchd.conf.db(5)).  Takes effect for a socket
  * when it is empty, after the next upcall has been received from it. */
 static void
-apply_config(const struct smap *other_config, bool enabled)
+apply_config(const struct smap *other_config)
 {
     unsigned int seq = get_config_seq();
 
-    upcall_cost_apply(other_config, enabled);
+    upcall_cost_apply(other_config);
     if (smap_get_bool(other_config, "cost-kernel-queue", false) != (seq & 1)) {
         keep_error(NULL);
         atomic_store_relaxed(&config_seq, seq + 1);

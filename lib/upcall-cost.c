@@ -249,7 +249,8 @@ get_details(const struct cost_span *span, uint64_t *words)
         memset(&details->flow.tunnel.metadata, 0,
                sizeof details->flow.tunnel.metadata);
     }
-    cost_copy_text(details->port_name, port->id ? port->name : "");
+    cost_copy_text(details->port_name, sizeof details->port_name,
+                   port->id ? port->name : "");
     details->packet_len = upcall->packet_len;
     details->n_kept = upcall->n_kept;
     memcpy(details->packet, upcall->packet, upcall->n_kept);
@@ -463,7 +464,7 @@ put_details(const char *account OVS_UNUSED, const uint64_t *words,
 /* Applies "cost-packets" from 'other_config', the column in the Open_vSwitch
  * table (see ovs-vswitchd.conf.db(5)). */
 void
-upcall_cost_apply(const struct smap *other_config, bool enabled OVS_UNUSED)
+upcall_cost_apply(const struct smap *other_config)
 {
     atomic_store_relaxed(&upcall_cost_packets,
                          smap_get_bool(other_config, "cost-packets", false));

@@ -309,6 +309,6 @@ enum upcall_cost_type upcall_cost_type(enum dpif_upcall_type,
 
 /* Commands and settings. */
 void upcall_cost_init(void);
-void upcall_cost_apply(const struct smap *other_config, bool enabled);
+void upcall_cost_apply(const struct smap *other_config);
 
 #endif /* upcall-cost.h */

@@ -305,13 +305,13 @@ revalidator_cost_dump_requested(struct revalidator_cost *cost, size_t n_flows)
 
 /* Each thread is about to dump and revalidate flows. */
 void
-revalidator_cost_dump_begin(struct revalidator_cost *cost, bool leader)
+revalidator_cost_dump_begin(struct revalidator_cost *cost)
 {
     struct thread *thread = thread_get();
 
     thread->class = cost->class;
     thread->n_dp_flows = cost_load(&cost->n_dp_flows);
-    if (leader) {
+    if (thread->leader) {
         revalidator_cost_mark(REVALIDATOR_COST_BARRIER);
     } else {
         begin(thread);
@@ -335,7 +335,7 @@ revalidator_cost_count(enum revalidator_cost_counter counter)
 
 /* All threads have dumped and revalidated flows. */
 void
-revalidator_cost_dump_end(bool leader OVS_UNUSED)
+revalidator_cost_dump_end(void)
 {
     mark(REVALIDATOR_COST_BARRIER, REVALIDATOR_COST_R_DUMP);
 }
@@ -355,11 +355,13 @@ revalidator_cost_sweep_end(struct revalidator_cost *cost)
 
 /* All threads have swept, which ends the share of each but the leader. */
 void
-revalidator_cost_share_end(bool leader)
+revalidator_cost_share_end(void)
 {
+    struct thread *thread = thread_get();
+
     mark(REVALIDATOR_COST_BARRIER, REVALIDATOR_COST_R_SWEEP);
-    if (!leader) {
-        finish(thread_get(), REVALIDATOR_COST_LIMIT_KEPT, NULL);
+    if (!thread->leader) {
+        finish(thread, REVALIDATOR_COST_LIMIT_KEPT, NULL);
     }
 }
 
@@ -463,14 +465,14 @@ report_limits(const struct cost_view *view OVS_UNUSED, struct ds *s)
 {
     struct json *json = cost_report_json_header("revalidator", "cost-limit",
                                                 &config);
-    struct json *datapaths = json_array_create_empty();
+    struct json *datapaths = cost_put_array(json, "datapaths");
     const struct revalidator_cost *cost;
 
     ovs_mutex_lock(&mutex);
     LIST_FOR_EACH (cost, list_node, &all_costs) {
         const char *name = cost_account_name(cost->rounds);
-        struct json *datapath = json_object_create();
-        struct json *latest = json_array_create_empty();
+        struct json *datapath = cost_add_object(datapaths);
+        struct json *latest = cost_put_array(datapath, "latest");
 
         cost_put_name(s, name, false);
         ds_put_format(s, ": flow limit %u, moved %"PRIu64" time%s\n",
@@ -479,12 +481,10 @@ report_limits(const struct cost_view *view OVS_UNUSED, struct ds *s)
         json_object_put_string(datapath, "name", name);
         cost_put_integer(datapath, "flow_limit", cost->limit);
         cost_put_integer(datapath, "moves", cost->n_moves);
-        json_object_put(datapath, "latest", latest);
-        json_array_add(datapaths, datapath);
 
         for (size_t i = 0; i < MIN(cost->n_moves, N_MOVES); i++) {
             const struct limit_move *move = &cost->moves[i];
-            struct json *object = json_object_create();
+            struct json *object = cost_add_object(latest);
 
             ds_put_strftime_msec(s, "  %Y-%m-%d %H:%M:%S.###Z ", move->when,
                                  true);
@@ -497,17 +497,14 @@ report_limits(const struct cost_view *view OVS_UNUSED, struct ds *s)
             if (move->duration_ms >= 0) {
                 ds_put_format(s, "after a round of %lld ms with %"PRIu64
                               " flows\n", move->duration_ms, move->n_flows);
-                cost_put_integer(object, "duration_ms",
-                                        move->duration_ms);
+                cost_put_integer(object, "duration_ms", move->duration_ms);
                 cost_put_integer(object, "flows", move->n_flows);
             } else {
                 ds_put_cstr(s, "by command\n");
             }
-            json_array_add(latest, object);
         }
     }
     ovs_mutex_unlock(&mutex);
-    json_object_put(json, "datapaths", datapaths);
     return json;
 }
 

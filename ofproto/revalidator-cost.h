@@ -3,7 +3,6 @@
 #ifndef REVALIDATOR_COST_H
 #define REVALIDATOR_COST_H 1
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "cost-book.h"
@@ -144,13 +143,13 @@ void revalidator_cost_round_begin(struct revalidator_cost *,
                                   uint64_t reval_seq);
 void revalidator_cost_dump_requested(struct revalidator_cost *,
                                      size_t n_flows);
-void revalidator_cost_dump_begin(struct revalidator_cost *, bool leader);
+void revalidator_cost_dump_begin(struct revalidator_cost *);
 void revalidator_cost_batch(size_t n_flows);
 void revalidator_cost_mark(enum revalidator_cost_stage);
 void revalidator_cost_count(enum revalidator_cost_counter);
-void revalidator_cost_dump_end(bool leader);
+void revalidator_cost_dump_end(void);
 void revalidator_cost_sweep_end(struct revalidator_cost *);
-void revalidator_cost_share_end(bool leader);
+void revalidator_cost_share_end(void);
 void revalidator_cost_round_end(struct revalidator_cost *, size_t n_threads,
                                 long long int duration_ms,
                                 enum revalidator_cost_limit,

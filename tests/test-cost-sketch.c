@@ -305,13 +305,16 @@ check_text(void)
 {
     char text[COST_TEXT_MAX];
 
-    cost_copy_text(text, "short");
+    cost_copy_text(text, sizeof text, "short");
     ovs_assert(!strcmp(text, "short"));
-    cost_copy_text(text, "123456789012345678901234567890123456789");
+    cost_copy_text(text, sizeof text,
+                   "123456789012345678901234567890123456789");
     ovs_assert(!strcmp(text, "123456789012345678901234567890123456789"));
-    cost_copy_text(text, "1234567890123456789012345678901234567890");
+    cost_copy_text(text, sizeof text,
+                   "1234567890123456789012345678901234567890");
     ovs_assert(!strcmp(text, "123456789012345678901234567890123456..."));
-    cost_copy_text(text, "12345678901234567890123456789012345\xc3\xa4 more");
+    cost_copy_text(text, sizeof text,
+                   "12345678901234567890123456789012345\xc3\xa4 more");
     ovs_assert(!strcmp(text, "12345678901234567890123456789012345..."));
 }
 

@@ -86,6 +86,16 @@ class Case(Switch):
     def make_trouble(self) -> None:
         """Does what is wrong, besides packets."""
 
+    def starve(self, nice: int = 0) -> None:
+        """Adds a PMD thread, and has other processes take its CPU."""
+        cpu = max(os.sched_getaffinity(0))
+        self.vsctl("set", "Open_vSwitch", ".",
+                   f"other_config:pmd-cpu-mask={1 << cpu:#x}")
+        self.add_ports(["pmd0"], "type=dummy-pmd")
+        for i in range(3):
+            self.spawn(f"load{i}", ["taskset", "-c", str(cpu), "sh", "-c",
+                                    "while :; do :; done"], nice)
+
     def send(self) -> None:
         """Sends as many packets of old flows as of new ones."""
         start = time.monotonic()
@@ -503,13 +513,7 @@ class Rcu(Trouble):
                r"waiting for (pmd-\S+|other threads) \(RCU\)")
 
     def prepare(self) -> None:
-        cpu = max(os.sched_getaffinity(0))
-        self.vsctl("set", "Open_vSwitch", ".",
-                   f"other_config:pmd-cpu-mask={1 << cpu:#x}")
-        self.add_ports(["pmd0"], "type=dummy-pmd")
-        for i in range(3):
-            self.spawn(f"load{i}", ["taskset", "-c", str(cpu), "sh", "-c",
-                                    "while :; do :; done"], -20)
+        self.starve(-20)
         self.meanwhile(self.change)
 
     def change(self) -> None:

@@ -118,27 +118,18 @@ get_class(const char *name, size_t first, size_t end)
     return OTHER;
 }
 
-/* Stores in 'details' the text of the event, with spaces in between.  If it
- * does not fit, "..." replaces the rest, without cutting a UTF-8 character. */
+/* Stores in 'details' the text of the event, with spaces in between, as far as
+ * it fits. */
 static void
 get_text_details(const struct cost_span *span OVS_UNUSED, uint64_t *details)
 {
-    const size_t max = TEXT_N_DETAILS * sizeof *details - 1;
     struct ds s = DS_EMPTY_INITIALIZER;
 
     for (size_t i = 0; i < n_texts; i++) {
         ds_put_format(&s, "%s%s", i ? " " : "", texts[i]);
     }
-    if (s.length > max) {
-        size_t len = max - strlen("...");
-
-        while (len && (s.string[len] & 0xc0) == 0x80) {
-            len--;
-        }
-        ds_truncate(&s, len);
-        ds_put_cstr(&s, "...");
-    }
-    ovs_strlcpy((char *) details, ds_cstr(&s), max + 1);
+    cost_copy_text((char *) details, TEXT_N_DETAILS * sizeof *details,
+                   ds_cstr(&s));
     ds_destroy(&s);
 }
 
@@ -247,23 +238,55 @@ bridge_cost_trace_command(int argc, const char *argv[], bool done)
     }
 }
 
+/* Returns the name of the process 'pid' at the other end of the connection
+ * 'peer', or "" if it can't be seen.  The name is read when the connection is
+ * first seen, and the latest connections are kept. */
+static const char *
+get_process(const char *peer, pid_t pid)
+{
+    static struct process {
+        pid_t pid;
+        char peer[PEER_MAX];
+        char name[16];                  /* As long as the kernel's. */
+    } cache[16];
+    struct process *process = &cache[pid % ARRAY_SIZE(cache)];
+
+    if (process->pid != pid
+        || strncmp(process->peer, peer, sizeof process->peer - 1)) {
+        process->pid = pid;
+        ovs_strlcpy(process->peer, peer, sizeof process->peer);
+        cost_read_file(process->name, sizeof process->name,
+                       "/proc/%ld/comm", (long int) pid);
+        process->name[strcspn(process->name, "\n")] = '\0';
+    }
+    return process->name;
+}
+
 /* Sets 'text' to 'peer', "BRIDGE<->TARGET", without the number of a
- * connection: a client that connects again is the same one.  If its 'process',
- * "NAME (pid PID)", is known, that is the target.  'name' has no PID, and of a
+ * connection: a client that connects again is the same one.  If process 'pid'
+ * can be seen, "NAME (pid PID)" is the target.  'name' has no PID, and of a
  * long path the end. */
 static void
-name_peer(const char *peer, const char *process,
+name_peer(const char *peer, pid_t pid,
           char text[PEER_MAX], char name[COST_TEXT_MAX])
 {
-    const char *end = strrchr(peer, '#');
-    int len = strlen(peer);
+    const char *number = strrchr(peer, '#');
+    size_t len = strlen(peer);
 
-    if (end && end[1] && !end[1 + strspn(end + 1, "0123456789")]) {
-        len = end - peer - (process ? strlen("unix") : 0);
-    } else {
-        process = NULL;
+    if (number && number[1]
+        && !number[1 + strspn(number + 1, "0123456789")]) {
+        const char *process = pid ? get_process(peer, pid) : "";
+
+        len = number - peer;
+        if (process[0]) {
+            len -= strlen("unix");
+            snprintf(text, PEER_MAX, "%.*s%s (pid %ld)", (int) len, peer,
+                     process, (long int) pid);
+            snprintf(name, COST_TEXT_MAX, "%.*s%s", (int) len, peer, process);
+            return;
+        }
     }
-    snprintf(text, PEER_MAX, "%.*s%s", len, peer, process ? process : "");
+    ovs_strlcpy(text, peer, MIN(len + 1, PEER_MAX));
 
     const char *path = strstr(text, "unix:");
     const char *file = strrchr(text, '/');
@@ -272,21 +295,15 @@ name_peer(const char *peer, const char *process,
         snprintf(name, COST_TEXT_MAX, "%.*s...%s",
                  (int) (path - text + strlen("unix:")), text, file);
     } else {
-        cost_copy_text(name, text);
-    }
-
-    char *pid = strstr(name, " (pid ");
-
-    if (process && pid) {
-        *pid = '\0';
+        cost_copy_text(name, COST_TEXT_MAX, text);
     }
 }
 
-/* Accounts for the OpenFlow message 'oh' from 'peer', and from 'process' if it
- * is known, which is about to be handled, or has been, and may be gone, if
- * 'done'.  What handles it may free it, so that its type is read before. */
+/* Accounts for the OpenFlow message 'oh' from 'peer', a process 'pid' of this
+ * host unless that is 0.  OVS is about to handle the message, or has handled
+ * it, if 'done'.  Handling may free it, so this reads its type before. */
 void
-bridge_cost_trace_message(const char *peer, const char *process,
+bridge_cost_trace_message(const char *peer, pid_t pid,
                           const struct ofp_header *oh, bool done)
 {
     static char text[PEER_MAX], name[COST_TEXT_MAX];
@@ -299,7 +316,7 @@ bridge_cost_trace_message(const char *peer, const char *process,
         enum ofpraw raw;
 
         type = ofpraw_decode(&raw, oh) ? "bad" : ofpraw_get_name(raw);
-        name_peer(peer, process, text, name);
+        name_peer(peer, pid, text, name);
         cost_span_open(&span, recorders[MESSAGES], true, cost_span_now(&loop));
         set_who(&span, type, name);
     } else {

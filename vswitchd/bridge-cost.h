@@ -104,7 +104,7 @@ void bridge_cost_iface_stop(struct cost_span *, const char *name,
 /* Callbacks that bridge.c sets.  Commands and messages are events; the other
  * two enter a stage of the loop until they are 'done'. */
 void bridge_cost_trace_command(int argc, const char *argv[], bool done);
-void bridge_cost_trace_message(const char *peer, const char *process,
+void bridge_cost_trace_message(const char *peer, pid_t pid,
                                const struct ofp_header *, bool done);
 void bridge_cost_trace_routes(bool done);
 void bridge_cost_trace_synchronize(bool done);

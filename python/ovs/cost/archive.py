@@ -14,7 +14,7 @@ import os
 import re
 from typing import Any, Dict, List, Tuple
 
-from ovs.cost import stocktext
+from ovs.cost import processes, stocktext
 from ovs.cost.database import READ, read_file
 from ovs.cost.stock import PARSERS, Stock
 
@@ -59,10 +59,7 @@ def _value(text: str) -> Any:
 
 
 def _read(path: str) -> str:
-    with open(path, "rb") as f:
-        # The end has what is newest.
-        f.seek(max(os.fstat(f.fileno()).st_size - MAX_SIZE, 0))
-        return f.read(MAX_SIZE).decode(errors="replace")
+    return processes.end_of(path, MAX_SIZE)
 
 
 def _command(name: str) -> Tuple[str, str]:

@@ -9,7 +9,7 @@ import re
 import socket
 import struct
 import time
-from typing import Any, Dict, Iterator, List, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
 _SOCK_DIAG_BY_FAMILY = 20
 _NLM_F_REQUEST_DUMP = 0x301
@@ -76,13 +76,18 @@ def conntrack(what: str) -> int:
     return int(text) if text.isdigit() else -1
 
 
+def end_of(path: str, size: int) -> str:
+    """Returns the end of a file, which has what is newest."""
+    with open(path, "rb") as f:
+        f.seek(max(os.fstat(f.fileno()).st_size - size, 0))
+        return f.read(size).decode(errors="replace")
+
+
 def log(pid: int) -> str:
     """Returns the end of the log file of a process, or ""."""
     for path in files(pid, r".*\.log"):
-        with contextlib.suppress(OSError), open(
-                f"/proc/{pid}/root{path}", "rb") as f:
-            f.seek(max(os.fstat(f.fileno()).st_size - (1 << 16), 0))
-            return f.read().decode(errors="replace")
+        with contextlib.suppress(OSError):
+            return end_of(f"/proc/{pid}/root{path}", 1 << 16)
     return ""
 
 
@@ -94,6 +99,22 @@ def files(pid: int, pattern: str) -> Iterator[str]:
                 name = os.readlink(f"/proc/{pid}/fd/{fd}")
                 if re.fullmatch(pattern, name):
                     yield name
+
+
+def messages(data: bytes) -> Iterator[Tuple[int, int, bytes]]:
+    """Yields type, sender's port and body of each Netlink message."""
+    while len(data) >= 16:
+        size, kind, _, _, port = struct.unpack_from("=IHHII", data)
+        yield kind, port, data[16:max(size, 16)]
+        data = data[max(size + 3 & ~3, 16):]
+
+
+def attributes(data: bytes) -> Iterator[Tuple[int, bytes]]:
+    """Yields type and value of each Netlink attribute."""
+    while len(data) >= 4:
+        size, kind = struct.unpack_from("=HH", data)
+        yield kind, data[4:size]
+        data = data[max(size + 3 & ~3, 4):]
 
 
 def _unix_sockets() -> Iterator[Tuple[str, int]]:
@@ -108,24 +129,17 @@ def _unix_sockets() -> Iterator[Tuple[str, int]]:
         sock.settimeout(1)
         sock.send(request)
         while True:
-            data = sock.recv(1 << 17)
-            while len(data) >= 16:
-                size, kind = struct.unpack_from("=IH", data)
-                if kind in (_NLMSG_DONE, _NLMSG_ERROR) or size < 16:
+            for kind, _, body in messages(sock.recv(1 << 17)):
+                if kind in (_NLMSG_DONE, _NLMSG_ERROR):
                     return
                 name, peer = "", 0
-                attrs = data[32:size]
-                while len(attrs) >= 4:
-                    n, what = struct.unpack_from("=HH", attrs)
+                for what, value in attributes(body[16:]):
                     if what == _UNIX_DIAG_NAME:
-                        name = attrs[4:n].rstrip(b"\0").decode(
-                            errors="replace")
+                        name = value.rstrip(b"\0").decode(errors="replace")
                     elif what == _UNIX_DIAG_PEER:
-                        peer = struct.unpack_from("=I", attrs, 4)[0]
-                    attrs = attrs[max(n + 3 & ~3, 4):]
+                        peer = struct.unpack_from("=I", value)[0]
                 if peer and name.startswith("/"):
                     yield name, peer
-                data = data[size + 3 & ~3:]
 
 
 def _stat(pid: int) -> Tuple[int, int]:
@@ -168,6 +182,16 @@ def label(pid: int) -> str:
     return f"{command} (pid {pid})"
 
 
+def owner(table: str, wanted: Callable[[List[str]], bool]) -> str:
+    """Returns the process that has a socket in a table of /proc/net, in a
+    'wanted' row, or ""."""
+    rows = (line.split() for line in _text(table).split("\n"))
+    inodes = {int(row[9]) for row in rows if len(row) > 9 and wanted(row)}
+    for _, pid in owners(inodes - {0}):
+        return label(pid)
+    return ""
+
+
 def listener(target: str) -> str:
     """Returns the process of this host that listens at 'target', such as
     "tcp:127.0.0.1:6653", or ""."""
@@ -177,11 +201,8 @@ def listener(target: str) -> str:
     with contextlib.suppress(OSError), socket.socket() as sock:
         sock.bind((match[1], 0))        # Fails unless the address is here.
         port = f":{int(match[2]):04X}"
-        rows = [line.split() for line in _text("/proc/net/tcp").split("\n")]
-        inodes = {int(row[9]) for row in rows if len(row) > 9
-                  and row[3] == "0A" and row[1].endswith(port)}
-        for _, pid in owners(inodes - {0}):
-            return label(pid)
+        return owner("/proc/net/tcp", lambda row: row[3] == "0A"
+                     and row[1].endswith(port))
     return ""
 
 

@@ -67,12 +67,10 @@ class Changes:
                 break
             except OSError:                     # Some were lost.
                 continue
-            while len(data) >= 16:
-                size, kind, _, _, port = struct.unpack_from("=IHHII", data)
-                what = self._what(kind, data[16:max(size, 16)])
+            for kind, port, body in processes.messages(data):
+                what = self._what(kind, body)
                 if what:
                     self.counts[what, port] += 1
-                data = data[max(size + 3 & ~3, 16):]
         # Who is gone in a moment can't be known later.
         for port in {port for _, port in self.counts} - self.names.keys():
             self.names[port] = self._sender(port) if (
@@ -80,12 +78,10 @@ class Changes:
 
     def _what(self, kind: int, body: bytes) -> str:
         if kind in _ROUTES and len(body) >= 12:
-            table, attrs = body[4], body[12:]
-            while len(attrs) >= 8:
-                size, name = struct.unpack_from("=HH", attrs)
-                if name == _RTA_TABLE:
-                    table = struct.unpack_from("=I", attrs, 4)[0]
-                attrs = attrs[max(size + 3 & ~3, 4):]
+            table = body[4]
+            for attr, value in processes.attributes(body[12:]):
+                if attr == _RTA_TABLE and len(value) >= 4:
+                    table = struct.unpack_from("=I", value)[0]
             return f"routes of table {_TABLES.get(table, table)}"
         if kind in _LINKS + _ADDRESSES and len(body) >= 8:
             index = struct.unpack_from("=I", body, 4)[0]
@@ -99,13 +95,8 @@ class Changes:
 
     def _sender(self, port: int) -> str:
         """Returns the process that has a Netlink port, or ""."""
-        with contextlib.suppress(OSError), open(
-                f"/proc/{self.pid}/net/netlink") as f:
-            inodes = {int(row[9]) for row in map(str.split, f)
-                      if len(row) > 9 and row[1:3] == ["0", str(port)]}
-            for _, pid in processes.owners(inodes):
-                return processes.label(pid)
-        return ""
+        return processes.owner(f"/proc/{self.pid}/net/netlink",
+                               lambda row: row[1:3] == ["0", str(port)])
 
     def most(self, kinds: Tuple[str, ...]) -> Tuple[str, int, str]:
         """Returns what changes most, of what begins with one of 'kinds' if
