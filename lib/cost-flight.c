@@ -66,9 +66,9 @@ static struct moment *kept[N_KEPT] OVS_GUARDED_BY(mutex);  /* Latest first. */
 DEFINE_STATIC_PER_THREAD_DATA(struct ring *, thread_ring, NULL);
 static pthread_key_t ring_key;
 
-enum { OFF, ON, STOPPED };
+enum { OFF, ON, STOPPING, STOPPED };
 static atomic_int state = OFF;          /* Changes with 'mutex' held, but for
-                                         * stop(). */
+                                         * stop(), which is STOPPING. */
 static atomic_uint64_t stop_ms = 0;     /* When the rings stopped last, ... */
 static atomic_uint64_t stop_ticks = 0;  /* ...the same in ticks. */
 
@@ -126,14 +126,16 @@ static bool
 stop(uint64_t now)
 {
     uint64_t now_ms = time_msec();
-    int on = ON;
+    int before = ON;
 
-    if (now_ms < cost_load(&stop_ms) + RESTART_MS && cost_load(&stop_ms)) {
+    if ((now_ms < cost_load(&stop_ms) + RESTART_MS && cost_load(&stop_ms))
+        || !atomic_compare_exchange_strong(&state, &before, STOPPING)) {
         return false;
     }
     cost_store(&stop_ms, now_ms);
     cost_store(&stop_ticks, now);
-    return atomic_compare_exchange_strong(&state, &on, STOPPED);
+    before = STOPPING;                  /* Or OFF, if it was switched off. */
+    return atomic_compare_exchange_strong(&state, &before, STOPPED);
 }
 
 /* A cost_span_observer: records the event of 'span', which has ended at

@@ -203,10 +203,12 @@ take_slowest(struct cost_account *account, uint64_t tick)
     }
     for (size_t i = 0; i < n_all; i++) {
         struct cost_slow *slow = all[i];
+        /* A thread that exits may have begun before the last tick. */
+        uint64_t age = tick - MIN(tick, slow->tick);
         size_t n_later = 0;
 
         /* Those that are kept so far are slower. */
-        if (tick - slow->tick > COST_TICKS_EACH + COST_TICKS_STEP) {
+        if (age > COST_TICKS_EACH + COST_TICKS_STEP) {
             slow->tick = ROUND_UP(slow->tick, COST_TICKS_STEP);
         }
         for (size_t j = 0; j < n; j++) {
@@ -214,7 +216,7 @@ take_slowest(struct cost_account *account, uint64_t tick)
         }
         if (n < kind->n_slowest
             || (n_later < kind->n_slowest
-                && tick - slow->tick <= COST_TICKS_MAX)) {
+                && age <= COST_TICKS_MAX)) {
             all[n++] = slow;
         } else {
             cost_slow_destroy(slow);

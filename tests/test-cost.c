@@ -1478,6 +1478,50 @@ check_window_pass(struct cost_account *account)
     }
 }
 
+static struct cost_account *exiting;
+
+static void
+take_exiting(void)
+{
+    cost_account_take_slowest(exiting);
+}
+
+/* What a thread that exits has of the slowest events while a tick begins is
+ * kept, also if all events before were slower. */
+static void
+check_exit_in_tick(struct cost_account *unused OVS_UNUSED)
+{
+    static const uint64_t times[] = { 9000, 8000, 0, 0, 0, 5000 };
+    struct cost_recorder *recorder;
+    struct cost_reading reading;
+    struct cost_accounts all;
+
+    exiting = cost_account_create(&other_kind, "exiting", NULL);
+    recorder = cost_recorder_create(exiting, "main");
+    timeval_stop();
+    for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
+        struct cost_entry entry;
+
+        if (times[i]) {
+            entry_init(&entry, 0);
+            cost_entry_add(&entry, TOTAL, times[i] << 20);
+            cost_record(recorder, &entry, NULL, NULL);
+        }
+        timeval_warp(i ? COST_TICK_MS : 0);
+        config.refresh = i == ARRAY_SIZE(times) - 1 ? take_exiting : NULL;
+        cost_accounts_copy();
+    }
+    config.refresh = NULL;
+
+    cost_accounts_get(other_kinds, 1, NULL, COST_TICK_MS * 3 / 2, &all);
+    ovs_assert(cost_account_read(all.accounts[0], &all.from, &reading));
+    ovs_assert(reading.n_slowest == 1
+               && reading.slowest[0]->total_ns == times[5] << 20);
+    cost_reading_uninit(&reading);
+    cost_accounts_put(&all);
+    cost_account_destroy(exiting);
+}
+
 /* A threshold of the log applies after a tick, also to accounts that are not
  * copied and have slower events. */
 static void
@@ -1567,7 +1611,7 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
         check_old_numbers,
         check_windows, check_concurrent_copy,
         check_window_limit, check_window_accounts, check_log_threshold,
-        check_max_time, check_window_pass,
+        check_exit_in_tick, check_max_time, check_window_pass,
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++) {

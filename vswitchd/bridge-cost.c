@@ -258,6 +258,9 @@ get_process(const char *peer, pid_t pid)
         cost_read_file(process->name, sizeof process->name,
                        "/proc/%ld/comm", (long int) pid);
         process->name[strcspn(process->name, "\n")] = '\0';
+        for (char *c = process->name; *c; c++) {
+            *c = *c < ' ' || *c > '~' ? '?' : *c;   /* It may have any. */
+        }
     }
     return process->name;
 }
@@ -286,14 +289,18 @@ name_peer(const char *peer, pid_t pid,
             return;
         }
     }
-    ovs_strlcpy(text, peer, MIN(len + 1, PEER_MAX));
+    cost_copy_text(text, MIN(len + 1, PEER_MAX), peer);
 
     const char *path = strstr(text, "unix:");
     const char *file = strrchr(text, '/');
 
     if (strlen(text) >= COST_TEXT_MAX && path && file > path) {
-        snprintf(name, COST_TEXT_MAX, "%.*s...%s",
-                 (int) (path - text + strlen("unix:")), text, file);
+        char *cut = xasprintf("%.*s...%s",
+                              (int) (path - text + strlen("unix:")), text,
+                              file);
+
+        cost_copy_text(name, COST_TEXT_MAX, cut);
+        free(cut);
     } else {
         cost_copy_text(name, COST_TEXT_MAX, text);
     }
