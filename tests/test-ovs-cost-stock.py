@@ -193,7 +193,7 @@ def kept(found: Stock) -> None:
 def routes(found: Stock) -> None:
     busy(found, "ovs-vswitchd")
     count(found, route_table_dump=3)
-    found.kernel = rtnetlink.Changes(0)
+    found.kernel = rtnetlink.Changes(os.getpid())
     found.kernel.names.update({7: "bird (pid 9)"})
     found.kernel.counts.update({
         ("routes of table main", 7): 200, ("routes of table local", 0): 400,
@@ -461,6 +461,11 @@ class TestText(unittest.TestCase):
         found = Stock()
         found.add(found.last, "coverage/show", "rev_bond  7,0/sec total: 5")
         self.assertEqual(found.rate("rev_bond"), 0)
+        for rate, total in ("1.2.3", "5"), ("9" * 400 + ".0", "5"), (
+                "1.0", "9" * 5000):
+            found.add(found.last, "coverage/show", f"rev_bond {rate}/sec "
+                      f"1.0/sec 1.0/sec total: {total}")
+            self.assertEqual(found.last["coverage/show"], {})
 
     def test_refused(self) -> None:
         found = Stock()
@@ -699,6 +704,8 @@ class TestWatch(unittest.TestCase):
                          ("addresses of device 0", 1, ""))
         self.assertEqual(changes.most(())[:2], ("routes of table 1000", 2))
         self.assertEqual(changes.most(("rules",)), ("", 0, ""))
+        with self.assertRaises(OSError):        # No network of a process.
+            rtnetlink.Changes(0)
 
     def test_database(self) -> None:
         """Rows, changes, echo, and messages in pieces."""
@@ -737,9 +744,54 @@ class TestWatch(unittest.TestCase):
             ("Interface", "p1", "other_config"): 2,
             ("Interface", "gone", "deleted"): 2})
         self.assertEqual(json.loads(connection.recv(999))["id"], "echo")
-        connection.close()
-        with self.assertRaises(OSError):
+        # Changes without end.
+        stop = threading.Event()
+
+        def storm() -> None:
+            while not stop.is_set():
+                connection.sendall(json.dumps(update).encode())
+        thread = threading.Thread(target=storm)
+        thread.start()
+        start = time.monotonic()
+        database.look()
+        self.assertLess(time.monotonic() - start, 5)
+        stop.set()
+        while thread.is_alive():
             database.look()
+        connection.close()
+        with self.assertRaises(ConnectionResetError):
+            while True:
+                database.look()
+
+    def test_database_gone(self) -> None:
+        """ovsdb-server that ends in the window, one that only closes the
+        connection, and one that was not there."""
+        path = f"{self.directory}/db.sock"
+        for before, after in (True, False), (True, True), (False, False):
+            switch = Server(self.path, RECORDED["4.0.0"].get)
+            self.addCleanup(switch.socket.close)
+            server = socket.socket(socket.AF_UNIX)
+            self.addCleanup(server.close)
+            if before:
+                server.bind(path)
+                server.listen()
+            watch = Watch(Target(self.path, 1))
+            with mock.patch.object(Database, "watch"), mock.patch.object(
+                    Database, "read", return_value={}), mock.patch.object(
+                        processes, "uses", lambda pid, path:
+                        pid == os.getpid()):
+                watch.begin(False)
+                if before:
+                    server.accept()[0].close()
+                if not after:
+                    server.close()
+                watch.look(0)
+                found = watch.end()
+            self.assertEqual(bool(found.no_database), not after)
+            self.assertEqual(bool(found.notes), after)
+            if before:
+                os.unlink(path)
+            os.unlink(self.path)
 
 
 # A schema and transactions, as ovsdb-server stores them.
@@ -808,9 +860,40 @@ class TestArchive(unittest.TestCase):
             self.assertIn(
                 "Port p1 could not be opened: No such device",
                 [finding["sentence"] for finding in findings(found)])
-            (Path(top) / "etc/conf.db").write_text("OVSDB CLUSTER 1 0\n")
-            self.assertEqual(archive.load(top).popitem()[1].tables[0][
-                "Bridge"], [])
+            # Files of another kind, cut off, and with nonsense.
+            whole = (Path(top) / "etc/conf.db").read_text()
+            for text, bridges, wrong in (
+                    ("OVSDB CLUSTER 1 0\n", [], "not a database"),
+                    ("", [], "not a database"),
+                    (whole[:whole.index('{"_is_diff"') + 99], ["br0", "gone"],
+                     "read to line 4 only"),
+                    (f"{whole}OVSDB JSON 9 0\n" + '{"Bridge": {"b": 5}}',
+                     ["br1"], "read to line 10 only"),
+                    (f"{whole}OVSDB JSON 9 0\n" + '{"Bridge": {"b": null}}\n',
+                     [], ""),
+                    (f"{whole}OVSDB JSON 9 0\n"
+                     '{"_is_diff": true, "Bridge": {"b": {"ports": 7}}}\n',
+                     ["br1"], "")):
+                (Path(top) / "etc/conf.db").write_text(text)
+                (found,) = archive.load(top).values()
+                self.assertEqual([row["name"] for row in found.tables[0][
+                    "Bridge"]], bridges)
+                self.assertEqual(bool(found.notes), bool(wrong))
+                self.assertIn(wrong, "".join(found.notes))
+                findings(found)
+            (Path(top) / "etc/conf.db").unlink()
+            # Ports that are well, one that is not, and one without a name.
+            (directory / "ovs-vsctl_list_Interface").write_text(
+                "name: p1\nerror: []\nstatistics: {rx_packets=5}\n\n"
+                'name: "p 2"\nerror: "No, [none]"\nstatistics: 7\n\n'
+                "error: lost\nports: [a, \"b, c\"]\n")
+            (found,) = archive.load(top).values()
+            self.assertEqual(found.tables[0]["Interface"], [
+                {"name": "p1", "error": [], "statistics": {"rx_packets": 5}},
+                {"name": "p 2", "error": "No, [none]", "statistics": {}}])
+            self.assertIn("Port p 2 could not be opened: No, [none]",
+                          [f["sentence"] for f in findings(found)])
+            (directory / "ovs-vsctl_list_Interface").unlink()
             # A file of another program, and of a switch that has few.
             (Path(top) / "proc").mkdir()
             (Path(top) / "proc/version").write_text("Linux version 6.1\n")

@@ -9,7 +9,6 @@ matter.  Files of one directory are of one switch, at one moment.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from typing import Any, Dict, List, Tuple
@@ -19,6 +18,8 @@ from ovs.cost.database import READ, read_file
 from ovs.cost.stock import PARSERS, Stock
 
 MAX_SIZE = 1 << 24
+MAX_DATABASE = 1 << 28
+MAPS = {"bfd_status", "options", "other_config", "statistics", "status"}
 MATTER = "coverage/show", "upcall/show"     # Most rules are about these.
 TABLES = {table.lower(): table for table in READ}
 
@@ -48,10 +49,23 @@ def _rows(text: str) -> List[Dict[str, Any]]:
     return [row for row in rows if row]
 
 
+def _usable(table: str, rows: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Returns rows that rules can use: parts of a report may be missing."""
+    for row in rows:
+        for column in MAPS & row.keys():
+            if not isinstance(row[column], dict):
+                row[column] = {}
+    return [row for row in rows if isinstance(row.get("name"), str)
+            or table not in ("Bridge", "Interface")]
+
+
 def _value(text: str) -> Any:
     if text[:1] == "{":
         return {key.strip('"'): _value(value) for key, value in re.findall(
             r'("[^"]*"|[\w.-]+)=("(?:[^"\\]|\\.)*"|[^,}]*)', text)}
+    if text[:1] == "[":
+        return [_value(value) for value in re.findall(
+            r'"(?:[^"\\]|\\.)*"|[^][", ]+', text)]
     if text[:1] == '"' == text[-1:]:
         return text[1:-1]
     return (int(text) if re.fullmatch(r"-?\d{1,18}", text) else
@@ -74,7 +88,7 @@ def _command(name: str) -> Tuple[str, str]:
 def load(top: str) -> Dict[str, Stock]:
     """Returns the switches of all directories below 'top', by name."""
     found: Dict[str, Stock] = {}
-    log, database = "", {}
+    log, database, wrong = "", {}, ""
     for directory, _, names in sorted(os.walk(top)):
         stock = Stock()
         tables: Dict[str, Any] = {table: [] for table in READ}
@@ -87,10 +101,11 @@ def load(top: str) -> Dict[str, Stock]:
             if _LOG.fullmatch(name):
                 log = _read(path)
             elif name == "conf.db":
-                with contextlib.suppress(ValueError, TypeError, KeyError):
-                    database = read_file(_read(path))
+                database, wrong = read_file(
+                    processes.end_of(path, MAX_DATABASE))
             elif table and table[1].lower() in TABLES:
-                tables[TABLES[table[1].lower()]] = _rows(_read(path))
+                name = TABLES[table[1].lower()]
+                tables[name] = _usable(name, _rows(_read(path)))
             elif command.startswith("ovs-ofctl"):
                 stock.more[f"dump-tables {argument}"] = stocktext.tables(
                     _read(path))
@@ -114,7 +129,10 @@ def load(top: str) -> Dict[str, Stock]:
     if len(found) == 1:                 # Then log and database are its own.
         for stock in found.values():
             stock.log = log
-            stock.tables = [{table: rows or database.get(table, []) for
-                             table, rows in stock.tables[0].items()}]
+            stock.tables = [{
+                table: rows or _usable(table, database.get(table, []))
+                for table, rows in stock.tables[0].items()}]
+            if wrong:
+                stock.notes.append(f"conf.db: {wrong}")
         return {os.path.basename(os.path.abspath(top)): stock}
     return found

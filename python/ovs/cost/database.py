@@ -36,15 +36,19 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _is(kind: str, value: Any) -> bool:
+    return isinstance(value, list) and value[:1] == [kind]
+
+
 def _items(value: Any) -> List[Any]:
-    """Returns the elements of a set, which is its only one, or a list."""
-    return list(value[1]) if value[:1] == ["set"] else [value]
+    """Returns the elements of a set: a list, or its only one."""
+    return list(value[1]) if _is("set", value) else [value]
 
 
 def _apply(old: Any, diff: Any) -> Any:
     """Returns a map or set after a difference, as files of databases have
     it."""
-    if diff[:1] == ["map"]:
+    if _is("map", diff):
         pairs = {str(k): [k, v] for k, v in old[1]} if old else {}
         for key, value in diff[1]:
             if pairs.get(str(key)) == [key, value]:
@@ -57,31 +61,44 @@ def _apply(old: Any, diff: Any) -> Any:
             + [v for v in change if v not in before]]
 
 
-def read_file(text: str) -> Dict[str, List[Dict[str, Any]]]:
-    """Returns the rows of some tables in a file of ovsdb-server: a schema and
-    transactions, each after a line about it.  Raises ValueError."""
+def _several(schema: Dict[str, Any], table: str, column: str) -> bool:
+    """Returns true if a column has a map, or a set of any size."""
+    kind = schema[table]["columns"].get(column, {}).get("type")
+    return isinstance(kind, dict) and kind.get("max", 1) != 1
+
+
+def read_file(text: str) -> Tuple[Dict[str, List[Dict[str, Any]]], str]:
+    """Returns the rows of some tables in a file of ovsdb-server, and what is
+    wrong with it, or "".  The file has a schema and transactions, each after a
+    line about it; what follows a damaged one is not read."""
     lines = text.split("\n")
-    if not lines[0].startswith("OVSDB JSON "):
-        raise ValueError("this is not a database in JSON")
-    schema = json.loads(lines[1])["tables"]
     tables: Dict[str, Dict[str, Dict[str, Any]]] = {name: {} for name in READ}
-    for line in lines[3::2]:
-        transaction = json.loads(line)
-        for table in tables:
-            for uuid, row in transaction.get(table, {}).items():
+    n = 1
+    try:
+        if not lines[0].startswith("OVSDB JSON "):
+            raise ValueError
+        schema = json.loads(lines[1])["tables"]
+        # After the last one, there is an empty line.
+        for n in range(3, len(lines), 2):
+            transaction = json.loads(lines[n])
+            for table, uuid, row in [
+                    (table, uuid, row) for table in READ
+                    for uuid, row in transaction.get(table, {}).items()]:
                 if row is None:
                     tables[table].pop(uuid, None)
                     continue
                 new = tables[table].setdefault(uuid, {"_uuid": uuid})
                 for column, value in row.items():
-                    kind = schema[table]["columns"].get(column, {}).get("type")
-                    several = isinstance(kind, dict) and (
-                        kind.get("max", 1) != 1)
                     new[column] = _apply(new.get(column), value) if (
-                        transaction.get("_is_diff") and several) else value
+                        transaction.get("_is_diff")
+                        and _several(schema, table, column)) else value
+        wrong = ""
+    except (ValueError, LookupError, TypeError, AttributeError):
+        wrong = ("it is not a database of ovsdb-server" if n == 1 else
+                 f"it is damaged or cut off, and read to line {n - 1} only")
     return {table: [{column: _plain(value) for column, value in row.items()}
                     for row in rows.values()]
-            for table, rows in tables.items()}
+            for table, rows in tables.items()}, wrong
 
 
 class Database:
@@ -115,7 +132,7 @@ class Database:
         except (BlockingIOError, socket.timeout):
             return []
         if not data:
-            raise OSError("the database has closed the connection")
+            raise ConnectionResetError("it has closed the connection")
         self._buffer += data.decode(errors="replace")
         found = []
         while self._buffer.endswith("}"):
@@ -174,8 +191,9 @@ class Database:
             for table, columns in WATCHED.items()}])
 
     def look(self) -> None:
-        """Counts what has changed so far."""
-        while True:
+        """Counts what has changed so far, for 50 ms at most."""
+        end = time.monotonic() + 0.05
+        while time.monotonic() < end:
             messages = self._messages(0.001)
             for message in messages:
                 self._handle(message)

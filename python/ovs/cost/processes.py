@@ -61,7 +61,8 @@ def uses(pid: int, path: str) -> bool:
     """Returns true if the database of an ovs-vswitchd is at 'path'."""
     remotes = [word for word in _text(f"/proc/{pid}/cmdline").split("\0")[1:]
                if re.match(r"(unix|tcp|ssl|p\w+):", word)]
-    return pid > 0 and remotes in ([], [f"unix:{path}"])
+    return remotes in ([], [f"unix:{path}"]) and _text(
+        f"/proc/{pid}/comm").startswith("ovs-vswitchd")
 
 
 def memory(pid: int) -> int:

@@ -9,8 +9,9 @@ import fcntl
 import os
 import socket
 import struct
+import time
 from collections import Counter
-from typing import Counter as Counts, Dict, Iterator, Tuple
+from typing import Counter as Counts, Dict, Iterator, Optional, Tuple
 
 from ovs.cost import processes
 
@@ -24,22 +25,27 @@ _CLONE_NEWNET = 0x40000000
 
 @contextlib.contextmanager
 def _network_of(pid: int) -> Iterator[None]:
-    """Has this process in the network namespace of another, if it may."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError, AttributeError):
-            path = "/proc/{}/ns/net"
-            if os.readlink(path.format(pid)) != os.readlink(
-                    path.format("self")):
-                own, other = (stack.enter_context(open(path.format(who)))
-                              for who in ("self", pid))
-                if not libc.setns(other.fileno(), _CLONE_NEWNET):
-                    stack.callback(libc.setns, own.fileno(), _CLONE_NEWNET)
+    """Has this process in the network namespace of another.  Raises OSError if
+    it may not."""
+    path = "/proc/{}/ns/net"
+    if os.readlink(path.format(pid)) == os.readlink(path.format("self")):
         yield
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(path.format("self")) as own, open(path.format(pid)) as other:
+        if libc.setns(other.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "setns")
+        try:
+            yield
+        finally:
+            libc.setns(own.fileno(), _CLONE_NEWNET)
 
 
 class Changes:
-    """Counts changes in the network namespace of a process."""
+    """Counts changes in the network namespace of a process.  Raises
+    OSError."""
+
+    _socket: Optional[socket.socket] = None
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -53,14 +59,16 @@ class Changes:
         self._socket.setblocking(False)
 
     def close(self) -> None:
-        self._socket.close()
+        if self._socket:
+            self._socket.close()
 
     __del__ = close                     # Whatever ends the window.
 
     def look(self) -> None:
-        """Counts what has changed so far.  More than there is room for is
-        lost."""
-        while True:
+        """Counts what has changed so far, for 50 ms at most.  More than there
+        is room for is lost."""
+        end = time.monotonic() + 0.05
+        while self._socket and time.monotonic() < end:
             try:
                 data = self._socket.recv(1 << 16)
             except BlockingIOError:

@@ -53,6 +53,11 @@ def plain(reply: Any) -> Any:
     return reply
 
 
+def number(value: Any) -> int:
+    """Returns a number of the database, which may be in a text, or 0."""
+    return int(value) if re.fullmatch(r"-?\d{1,20}", str(value)) else 0
+
+
 class Stock:
     """What is known of a window, or of one moment if 'seconds' is 0.
 
@@ -216,6 +221,7 @@ class Watch:
         self.failed = ""
         self._bridges: List[str] = []
         self._database: Optional[Database] = None
+        self._lost: Optional[Exception] = None      # Why it is not there.
         self._start = 0.0
         self._middle = False
         self._directory = ""
@@ -254,16 +260,30 @@ class Watch:
             except (OSError, ValueError) as e:
                 self._no_database(e)
 
+    def _path(self) -> str:
+        return os.path.join(self._directory, "db.sock")
+
+    def _connect(self) -> Database:
+        return Database(self._path(), self.target.timeout / 2)
+
     def _no_database(self, error: Exception) -> None:
-        path = os.path.join(self._directory, "db.sock")
-        if isinstance(error, (ConnectionError, FileNotFoundError)) and (
-                processes.uses(self.target.pid() or self._pid(), path)):
-            self.stock.no_database = str(error)
-        else:
-            self.stock.notes.append(f"the database can't be read: {error}")
+        """Closes the connection to the database after an error."""
         if self._database:
             self._database.close()
         self._database = None
+        self._lost = error
+
+    def _explain(self, error: Exception, pid: int) -> None:
+        """Says why there is no database any more: ovsdb-server is gone if
+        another connection fails, too."""
+        try:
+            self._connect().close()
+        except OSError as e:
+            if isinstance(e, (ConnectionError, FileNotFoundError)) and (
+                    processes.uses(pid, self._path())):
+                self.stock.no_database = str(e)
+                return
+        self.stock.notes.append(f"the database can't be read: {error}")
 
     def begin(self, once: bool) -> None:
         """Begins the window, or if 'once', prepares for one moment only."""
@@ -274,8 +294,7 @@ class Watch:
             self.failed = str(e)
             return
         try:
-            self._database = Database(os.path.join(
-                self._directory, "db.sock"), self.target.timeout / 2)
+            self._database = self._connect()
             if not once:
                 self._database.watch()
         except (OSError, ValueError) as e:
@@ -373,6 +392,9 @@ class Watch:
             self._read_database()
             if self._database:
                 stock.changes = dict(self._database.changes)
+            if self._lost:
+                self._explain(self._lost, self.target.pid() or self._pid() or (
+                    stock.threads[0].get("pid", 0) if stock.threads else 0))
             if not self.failed:
                 self._ask_more()
         if self._database:

@@ -13,7 +13,7 @@ from typing import Callable
 from ovs.cost.blame import (WHERE, WHY, because, changes, doing, reasons,
                             speakers)
 from ovs.cost.case import Case, Numbers, Rule
-from ovs.cost.stock import REASONS, growth, slow_paths
+from ovs.cost.stock import REASONS, growth, number, slow_paths
 
 HALF = 0.5                      # Of a CPU, by one thread.
 FULL = 0.9                      # Of a limit, or of a PMD thread.
@@ -140,7 +140,8 @@ def missed(case: Case) -> Numbers:
     for rows in case.stock.rows("Interface").values():
         old, new = ((row.get("statistics") or {}) for row in
                     (rows[0], rows[-1]))
-        n, packets = (new.get(name, 0) - (old.get(name, 0) if rows[1:] else 0)
+        n, packets = (number(new.get(name)) - (
+                          number(old.get(name)) if rows[1:] else 0)
                       for name in ("rx_missed_errors", "rx_packets"))
         if n >= FEW and n > 0.001 * packets:
             yield {"share": n / max(n + packets, 1), "n": n,
@@ -207,8 +208,9 @@ def packet_ins(case: Case) -> Numbers:
     for rows in stock.rows("Controller").values():
         n = {}
         for name in "dropped", "queued", "bypassed":    # Queued has all.
-            first, last = (sum(int(v) for k, v in row.get("status", {}).items()
-                               if k.endswith(f"-{name}") and v.isdigit())
+            first, last = (sum(number(v) for k, v
+                               in row.get("status", {}).items()
+                               if k.endswith(f"-{name}"))
                            for row in (rows[0], rows[-1]))
             n[name] = max(last - first, 0) if rows[1:] else last
         if n["dropped"] >= FEW:
@@ -232,7 +234,7 @@ def connections(case: Case) -> Numbers:
 
 def flaps(case: Case) -> Numbers:
     for rows in case.stock.rows("Interface").values():
-        first, last = (int((row.get("bfd_status") or {}).get("flap_count", 0))
+        first, last = (number((row.get("bfd_status") or {}).get("flap_count"))
                        for row in (rows[0], rows[-1]))
         if rows[1:] and last - first > 1:
             yield {"name": rows[-1]["name"], "n": last - first, "share": 0.5,

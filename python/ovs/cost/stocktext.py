@@ -41,10 +41,10 @@ class Count(NamedTuple):
 
 
 def coverage(text: str, unknown: Unknown) -> Dict[str, Count]:
-    rate = r"\s+([\d.]+)/sec"
+    rate = r"\s+(\d{1,15}\.\d+)/sec"
     return {m[1]: Count(int(m[5]), float(m[2]), float(m[3]))
             for name, m in scan(text, {
-                "counter": r"(\w+)" + 3 * rate + r"\s+total: (\d+)",
+                "counter": r"(\w+)" + 3 * rate + r"\s+total: (\d{1,20})",
                 "": r"Event coverage, .*|\d+ events never hit"}, unknown)
             if name}
 
