@@ -6,13 +6,13 @@
 
 #include "cost-report.h"
 #include "cost-span.h"
-#include "dump-observer.h"
 #include "ofproto-dpif.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
 #include "timeval.h"
 #include "unixctl.h"
 #include "util.h"
+#include "work-observer.h"
 
 /* A thread counts, and all threads add up for the round, the counters and, in
  * addition, the flows that were dumped. */
@@ -553,7 +553,7 @@ revalidator_cost_init(void)
         .more = report_limits,
     };
 
-    dump_observer_set(observe_dump);
+    atomic_store_relaxed(&work_observer.dump, observe_dump);
     cost_report_register(&report);
     unixctl_command_register("revalidator/cost-limit", "", 0, 0, show_limit,
                              NULL);
