@@ -167,7 +167,7 @@ print_class(const struct cost_block *block, const char *name)
         }
     }
     for (size_t i = 0; i < kind->n_counters; i++) {
-        uint64_t n = cost_block_counter(block, i);
+        uint64_t n = cost_load(&block->counters[i]);
 
         if (n) {
             printf(" %s=%"PRIu64, kind->counters[i].name, n);
