@@ -165,17 +165,6 @@ upcall_cost_received(void)
     }
 }
 
-/* It has been parsed. */
-void
-upcall_cost_parsed(void)
-{
-    struct upcall_cost_batch *batch = current_batch();
-
-    if (batch) {
-        upcall_cost_lap(&batch->upcalls[batch->n], UPCALL_COST_K_PARSE);
-    }
-}
-
 static enum upcall_cost_type
 dupcall_type(const struct dpif_upcall *dupcall)
 {
