@@ -77,12 +77,6 @@ cost_block_events(const struct cost_block *block)
     return n;
 }
 
-uint64_t
-cost_block_counter(const struct cost_block *block, size_t counter)
-{
-    return cost_load(&block->counters[counter]);
-}
-
 /* Books. */
 
 /* Makes 'book' empty.  The caller must free it with cost_book_uninit(). */

@@ -92,7 +92,6 @@ struct cost_slow {
 struct cost_block *cost_block_create(const struct cost_kind *);
 void cost_block_destroy(struct cost_block *);
 uint64_t cost_block_events(const struct cost_block *);
-uint64_t cost_block_counter(const struct cost_block *, size_t counter);
 
 /* Books. */
 void cost_book_init(struct cost_book *, const struct cost_kind *);

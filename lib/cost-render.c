@@ -227,7 +227,8 @@ put_numbers(struct ds *s, const char *name, const struct cost_view *view,
             ds_put_cstr(s, i ? "}" : "");
             open_json(s, group, '{');
         }
-        cost_json_put(s, kind->counters[i].name, cost_block_counter(block, i));
+        cost_json_put(s, kind->counters[i].name,
+                      cost_load(&block->counters[i]));
     }
     ds_put_cstr(s, kind->n_counters ? "}}" : "}");
     cost_block_destroy(block);

@@ -298,6 +298,7 @@ put_report(struct unixctl_worker_reply *reply,
         struct json *json = cost_report_json_header(
             report->prefix, "cost-show", report->kinds[0]->config);
 
+        cost_json_begin(s, NULL);
         json_to_ds(json, 0, s);
         json_destroy(json);
         ds_truncate(s, s->length - 1);
@@ -373,34 +374,24 @@ do_show(void *request_, struct unixctl_worker_reply *reply)
 {
     struct request *request = request_;
     struct cost_view *view = &request->view;
+    bool several = !request->report && !request->more;
+    bool wrap = several && reply->json;
+    cost_report_more_cb *more = wrap ? more_reply : request->more;
 
     view->json = reply->json;
-    if (request->more) {
-        put_more(reply, request->more, view);
-    } else if (request->report) {
-        put_report(reply, request->report, request);
-    } else {
-        if (reply->json) {
-            ds_put_cstr(&reply->body, "{\"version\":2,\"replies\":[");
-        }
-        for (size_t i = 0; i < request->n_reports; i++) {
-            const struct cost_report *report = request->reports[i];
+    ds_put_cstr(&reply->body, wrap ? "{\"version\":2,\"replies\":[" : "");
+    for (size_t i = 0; i < request->n_reports; i++) {
+        const struct cost_report *report = request->reports[i];
 
-            if (reply->json) {
-                cost_json_begin(&reply->body, NULL);
-            }
-            put_report(reply, report, request);
-            if (report->more) {
-                put_more(reply, report->more, view);
-            }
-        }
-        if (reply->json) {
-            if (more_reply) {
-                put_more(reply, more_reply, view);
-            }
-            ds_put_cstr(&reply->body, "]}");
+        put_report(reply, report, request);
+        if (several && report->more) {
+            put_more(reply, report->more, view);
         }
     }
+    if (more) {
+        put_more(reply, more, view);
+    }
+    ds_put_cstr(&reply->body, wrap ? "]}" : "");
     request_destroy(request);
 }
 

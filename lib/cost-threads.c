@@ -107,7 +107,7 @@ static int read_error OVS_GUARDED_BY(threads_mutex);  /* Of any thread. */
 static unsigned int n_samples OVS_GUARDED_BY(threads_mutex);
 
 /* Where /proc and /sys are. */
-static const char *root = "";
+const char *cost_threads_root = "";
 
 /* The thread that runs. */
 DEFINE_STATIC_PER_THREAD_DATA(struct thread *, self, NULL);
@@ -116,8 +116,9 @@ static struct cost_config config = COST_CONFIG_INITIALIZER("threads", 1);
 
 /* Reading. */
 
-/* Reads the file that the format and its arguments name, below 'root', into
- * 'buf', a string of at most 'size' bytes.  Returns true if successful. */
+/* Reads the file that the format and its arguments name, below
+ * 'cost_threads_root', into 'buf', a string of at most 'size' bytes.  Returns
+ * true if successful. */
 bool
 cost_read_file(char *buf, size_t size, const char *format, ...)
 {
@@ -127,7 +128,7 @@ cost_read_file(char *buf, size_t size, const char *format, ...)
     int fd;
 
     va_start(args, format);
-    n = snprintf(path, sizeof path, "%s", root);
+    n = snprintf(path, sizeof path, "%s", cost_threads_root);
     vsnprintf(path + n, sizeof path - n, format, args);
     va_end(args);
 
@@ -295,8 +296,8 @@ add_thread(pid_t tid)
     char path[512];
     int fd, error;
 
-    snprintf(path, sizeof path, "%s/proc/self/task/%d/schedstat", root,
-             (int) tid);
+    snprintf(path, sizeof path, "%s/proc/self/task/%d/schedstat",
+             cost_threads_root, (int) tid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         read_error = errno;
@@ -329,7 +330,7 @@ add_threads(void)
     char path[512];
     DIR *dir;
 
-    snprintf(path, sizeof path, "%s/proc/self/task", root);
+    snprintf(path, sizeof path, "%s/proc/self/task", cost_threads_root);
     dir = opendir(path);
     if (!dir) {
         read_error = errno;
@@ -836,11 +837,4 @@ cost_threads_init(void)
     cost_config_register(&config);
     cost_report_register_command(&command);
     ovs_thread_create("cost_threads", sampler_main, NULL);
-}
-
-/* Makes 'root' the directory that has "/proc" and "/sys". */
-void
-cost_threads_set_root(const char *root_)
-{
-    root = root_;
 }

@@ -55,6 +55,6 @@ bool cost_read_file(char *, size_t size, const char *format, ...)
     OVS_PRINTF_FORMAT(3, 4);
 
 /* For tests. */
-void cost_threads_set_root(const char *root);
+extern const char *cost_threads_root;
 
 #endif /* cost-threads.h */

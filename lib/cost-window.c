@@ -43,14 +43,18 @@ static size_t total_size OVS_GUARDED_BY(mutex);
 
 /* Copies. */
 
+/* Returns a copy of 'book', plus 'more' unless that is NULL. */
 static struct numbers *
-numbers_create(const struct cost_book *book)
+numbers_create(const struct cost_book *book, const struct cost_book *more)
     OVS_REQUIRES(mutex)
 {
     struct numbers *numbers = cost_alloc(sizeof *numbers);
 
     cost_book_init(&numbers->book, book->kind);
     cost_book_add(&numbers->book, book);
+    if (more) {
+        cost_book_add(&numbers->book, more);
+    }
     numbers->size = sizeof *numbers + cost_book_size(&numbers->book);
     total_size += numbers->size;
     return numbers;
@@ -163,17 +167,20 @@ cost_tick_find(long long int last_ms, struct cost_tick *tick)
 
 /* Windows. */
 
-/* Makes 'book' the copy of 'owner' in 'slot'. */
+/* Makes 'book' the copy of 'owner' in 'slot', or, if 'add', adds it to the
+ * one that is there. */
 static void
-set_copy(struct slot *slot, const void *owner, const struct cost_book *book)
+set_copy(struct slot *slot, const void *owner, const struct cost_book *book,
+         bool add)
     OVS_REQUIRES(mutex)
 {
     struct copy *copy = find_copy(slot, owner);
 
+    copy_create(slot, owner, numbers_create(
+                    book, copy && add ? &copy->numbers->book : NULL));
     if (copy) {
         copy_destroy(slot, copy);
     }
-    copy_create(slot, owner, numbers_create(book));
 }
 
 /* Copies 'book', the numbers that 'owner' has at the latest tick.  They have
@@ -182,7 +189,7 @@ void
 cost_window_copy(const void *owner, const struct cost_book *book)
 {
     ovs_mutex_lock(&mutex);
-    set_copy(&slots[n_slots - 1], owner, book);
+    set_copy(&slots[n_slots - 1], owner, book, false);
     ovs_mutex_unlock(&mutex);
 }
 
@@ -241,18 +248,10 @@ cost_window_pass(const void *owner, const void *heir, uint64_t since_tick,
     ovs_mutex_lock(&mutex);
     for (size_t i = 0; i < n_slots; i++) {
         const struct copy *left = find_copy(&slots[i], owner);
-        const struct copy *copy = find_copy(&slots[i], heir);
 
         if (left || slots[i].tick.number > since_tick) {
-            struct cost_book sum;
-
-            cost_book_init(&sum, book->kind);
-            cost_book_add(&sum, left ? &left->numbers->book : book);
-            if (copy) {
-                cost_book_add(&sum, &copy->numbers->book);
-            }
-            set_copy(&slots[i], heir, &sum);
-            cost_book_uninit(&sum);
+            set_copy(&slots[i], heir, left ? &left->numbers->book : book,
+                     true);
         }
     }
     ovs_mutex_unlock(&mutex);

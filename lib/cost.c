@@ -374,14 +374,6 @@ account_matches(const struct cost_account *account,
     return false;
 }
 
-static int
-compare_accounts(const void *a_, const void *b_)
-{
-    const struct cost_account *const *a = a_, *const *b = b_;
-
-    return strcmp((*a)->name, (*b)->name);
-}
-
 /* Stores in 'all' the accounts named 'name', or all accounts if 'name' is
  * NULL, whose kind is one of 'kinds', and, in that case, sums for each of
  * these.  An account of a kind with 'typed_names', "TYPE@NAME", goes by the
@@ -438,7 +430,6 @@ cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
         total->since_us = MAX(deleted->since_us, known->since_us);
     }
     ovs_mutex_unlock(&accounts_mutex);
-    qsort(all->accounts, all->n, sizeof *all->accounts, compare_accounts);
 }
 
 /* Frees what 'all' has. */

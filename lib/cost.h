@@ -129,7 +129,7 @@ struct cost_sum {
 /* Accounts at one point in time.  Until cost_accounts_put(), one that is
  * destroyed can still be read, and counts once, as itself or as deleted. */
 struct cost_accounts {
-    struct cost_account **accounts;     /* Sorted by name. */
+    struct cost_account **accounts;
     size_t n;
     struct cost_tick from;              /* Numbers are of the time since then,
                                          * unless its number is 0. */

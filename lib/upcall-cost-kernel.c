@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #ifdef __linux__
+#include <linux/sock_diag.h>
 #include <sys/socket.h>
 #endif
 
@@ -13,10 +14,6 @@
 #include "openvswitch/list.h"
 #include "ovs-thread.h"
 #include "util.h"
-
-/* Number in the kernel's answer to SO_MEMINFO, since Linux 4.12. */
-#define MEMINFO_DROPS 8
-#define MEMINFO_N 9
 
 /* Or NULL.  Constant once there is a socket. */
 static const struct upcall_cost_observer *observer;
@@ -162,17 +159,6 @@ upcall_cost_received(void)
                        cost_sample(batch->recorder, batch->interval),
                        upcall_now());
         *cost_innermost_get() = span;
-    }
-}
-
-/* It has been parsed. */
-void
-upcall_cost_parsed(void)
-{
-    struct upcall_cost_batch *batch = current_batch();
-
-    if (batch) {
-        upcall_cost_lap(&batch->upcalls[batch->n], UPCALL_COST_K_PARSE);
     }
 }
 
@@ -348,13 +334,13 @@ upcall_cost_operated(void)
 static bool
 get_n_dropped(int fd OVS_UNUSED, uint32_t *n OVS_UNUSED)
 {
-#ifdef SO_MEMINFO
-    uint32_t meminfo[MEMINFO_N];
+#ifdef SO_MEMINFO                       /* Since Linux 4.12. */
+    uint32_t meminfo[SK_MEMINFO_DROPS + 1];
     socklen_t len = sizeof meminfo;
 
     if (!getsockopt(fd, SOL_SOCKET, SO_MEMINFO, meminfo, &len)
         && len == sizeof meminfo) {
-        *n = meminfo[MEMINFO_DROPS];
+        *n = meminfo[SK_MEMINFO_DROPS];
         return true;
     }
 #endif

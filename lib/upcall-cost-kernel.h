@@ -24,7 +24,7 @@ struct upcall_cost_socket;
  *         upcall_cost_socket_received(...);
  *         upcall_cost_received();
  *         ...parse...
- *         upcall_cost_parsed();
+ *         cost_lap(&upcall_cost_kernel_kind, UPCALL_COST_K_PARSE);
  *         ...translate...
  *         upcall_cost_translated(...);
  *     upcall_cost_batch_complete();
@@ -37,11 +37,10 @@ struct upcall_cost_socket;
  *     upcall_cost_batch_stop();
  *
  * If an upcall can't be parsed, upcall_cost_failed() is called instead of
- * upcall_cost_parsed() and upcall_cost_translated().  An upcall that is
- * translated with the error EAGAIN is complete, and recorded at once; with any
- * other error, it is lost, and counted so at once.  upcall_cost_operated()
- * records all others; upcall_cost_batch_stop() only makes the thread forget
- * the batch.
+ * cost_lap() and upcall_cost_translated().  An upcall that is translated with
+ * the error EAGAIN is complete, and recorded at once; with any other error, it
+ * is lost, and counted so at once.  upcall_cost_operated() records all others;
+ * upcall_cost_batch_stop() only makes the thread forget the batch.
  *
  * The hooks apply to the batch that the calling thread has started.  While
  * there is none, or accounting is off, they do nothing.  The clock is read
@@ -87,7 +86,6 @@ void upcall_cost_batch_start(struct upcall_cost_batch *,
                              struct cost_recorder *);
 void upcall_cost_batch_stop(void);
 void upcall_cost_received(void);
-void upcall_cost_parsed(void);
 void upcall_cost_failed(const struct dpif_upcall *, int error);
 void upcall_cost_translated(const struct dpif_upcall *, const struct flow *,
                             const struct ofpbuf *actions, int error);

@@ -6,13 +6,12 @@
 
 #include "cost-report.h"
 #include "cost-span.h"
-#include "dump-observer.h"
 #include "ofproto-dpif.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
 #include "timeval.h"
-#include "unixctl.h"
 #include "util.h"
+#include "work-observer.h"
 
 /* A thread counts, and all threads add up for the round, the counters and, in
  * addition, the flows that were dumped. */
@@ -509,20 +508,13 @@ report_limits(const struct cost_view *view OVS_UNUSED, struct ds *s)
 }
 
 /* "revalidator/cost-limit". */
-static void
-show_limit(struct unixctl_conn *conn, int argc OVS_UNUSED,
-           const char *argv[] OVS_UNUSED, void *aux OVS_UNUSED)
+static struct json *
+show_limit(const struct cost_view *view, struct ds *s)
 {
-    struct ds s = DS_EMPTY_INITIALIZER;
-    struct json *json = report_limits(NULL, &s);
+    struct json *json = report_limits(view, s);
 
-    if (unixctl_command_get_output_format(conn) == UNIXCTL_OUTPUT_FMT_JSON) {
-        unixctl_command_reply_json(conn, json);
-    } else {
-        unixctl_command_reply(conn, s.length ? ds_cstr(&s) : "no datapath\n");
-        json_destroy(json);
-    }
-    ds_destroy(&s);
+    ds_put_cstr(s, s->length ? "" : "no datapath\n");
+    return json;
 }
 
 /* Ends a stage at 'step' of a dump. */
@@ -542,6 +534,11 @@ revalidator_cost_init(void)
     static const struct cost_kind *const kinds[] = {
         &round_kind, &share_kind,
     };
+    static const struct cost_command command = {
+        .name = "revalidator/cost-limit",
+        .usage = "",
+        .cb = show_limit,
+    };
     static const struct cost_report report = {
         .prefix = "revalidator",
         .object = "datapath",
@@ -553,8 +550,7 @@ revalidator_cost_init(void)
         .more = report_limits,
     };
 
-    dump_observer_set(observe_dump);
+    atomic_store_relaxed(&work_observer.dump, observe_dump);
     cost_report_register(&report);
-    unixctl_command_register("revalidator/cost-limit", "", 0, 0, show_limit,
-                             NULL);
+    cost_report_register_command(&command);
 }

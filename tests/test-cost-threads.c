@@ -271,7 +271,7 @@ test_bounds(struct ovs_cmdl_context *ctx OVS_UNUSED)
 static void
 test_show(struct ovs_cmdl_context *ctx)
 {
-    cost_threads_set_root(ctx->argv[1]);
+    cost_threads_root = ctx->argv[1];
     for (int i = 2;; i += 2) {
         struct ds s = DS_EMPTY_INITIALIZER;
         struct json *json = cost_threads_to_json(60, &s);

@@ -198,8 +198,8 @@ check_book(const struct cost_book *book)
         for (size_t i = FIRST; i < N_STAGES; i++) {
             ovs_assert(cost_hist_count(&block->hists[i]) == n);
         }
-        ovs_assert(cost_block_counter(block, GOOD)
-                   + cost_block_counter(block, BAD) == n);
+        ovs_assert(cost_load(&block->counters[GOOD])
+                   + cost_load(&block->counters[BAD]) == n);
 
         /* Each conversion to nanoseconds rounds down. */
         ovs_assert(first + second <= total);
@@ -494,7 +494,7 @@ check_points(struct cost_account *account)
     r = read_slowest(kinds);
     block = r->reading.total.classes[2];
     ovs_assert(cost_block_events(block) == 2);
-    ovs_assert(cost_block_counter(block, GOOD) == 3);
+    ovs_assert(cost_load(&block->counters[GOOD]) == 3);
     ovs_assert(cost_hist_sum(&block->hists[APART]) == 700
                && cost_hist_sum(&block->hists[FIRST]) == 110
                && cost_hist_sum(&block->hists[SECOND]) == 200
@@ -627,8 +627,8 @@ check_untimed(struct cost_account *unused OVS_UNUSED)
 
     for (int i = 0; i < 3; i++) {
         uint64_t counts[N_COUNTERS] = { [SENT] = 100 };
+        struct cost_block **blocks;
         struct cost_entry entry;
-        struct cost_book *book;
         struct read *r;
 
         for (size_t j = 0; j < ARRAY_SIZE(events); j++) {
@@ -641,13 +641,13 @@ check_untimed(struct cost_account *unused OVS_UNUSED)
         cost_entry_add(&entry, NUMBER, 100);
         cost_record(recorder, &entry, counts, NULL);
         r = read_slowest(reasons_kinds);
-        book = &r->reading.total;
-        ovs_assert(cost_block_counter(book->classes[0], GOOD) == 3);
-        ovs_assert(cost_block_counter(book->classes[0], BAD) == 3);
-        ovs_assert(!book->classes[1]);
-        ovs_assert(!cost_block_counter(book->classes[N_CLASSES - 1], GOOD));
-        ovs_assert(cost_block_counter(book->classes[N_CLASSES - 1], BAD) == 3);
-        ovs_assert(cost_block_counter(r->sum, SENT) == 130);
+        blocks = r->reading.total.classes;
+        ovs_assert(cost_load(&blocks[0]->counters[GOOD]) == 3);
+        ovs_assert(cost_load(&blocks[0]->counters[BAD]) == 3);
+        ovs_assert(!blocks[1]);
+        ovs_assert(!cost_load(&blocks[N_CLASSES - 1]->counters[GOOD]));
+        ovs_assert(cost_load(&blocks[N_CLASSES - 1]->counters[BAD]) == 3);
+        ovs_assert(cost_load(&r->sum->counters[SENT]) == 130);
         ovs_assert(cost_block_events(r->sum) == 9);
         ovs_assert(cost_hist_count(&r->sum->hists[NUMBER]) == 1
                    && cost_hist_count(&r->sum->hists[TOTAL]) == 1);
@@ -712,8 +712,8 @@ check_other_kind(struct cost_account *account)
 
     r = read_kind(kinds);
     ovs_assert(!cost_hist_count(&r->sum->hists[FIRST]));
-    ovs_assert(cost_block_counter(r->sum, GOOD) == 1);
-    ovs_assert(!cost_block_counter(r->sum, BAD));
+    ovs_assert(cost_load(&r->sum->counters[GOOD]) == 1);
+    ovs_assert(!cost_load(&r->sum->counters[BAD]));
     read_free(r);
 }
 
@@ -793,7 +793,7 @@ check_off(struct cost_account *account)
 
     struct read *r = read_kind(kinds);
 
-    ovs_assert(cost_block_counter(r->sum, BAD) == 2);
+    ovs_assert(cost_load(&r->sum->counters[BAD]) == 2);
     read_free(r);
     configure(true, 1);
 }
@@ -1096,7 +1096,7 @@ check_window(const struct event *events, size_t n, long long int last_ms,
     block = cost_book_sum(&book, COST_ALL_CLASSES);
     hist = &block->hists[TOTAL];
     ovs_assert(cost_block_events(block) == count);
-    ovs_assert(cost_block_counter(block, GOOD) == count);
+    ovs_assert(cost_load(&block->counters[GOOD]) == count);
     ovs_assert(cost_hist_count(hist) == count && cost_hist_sum(hist) == sum);
     if (count) {
         ovs_assert(cost_hist_max(hist) >= max && cost_hist_min(hist) <= min);
@@ -1430,7 +1430,7 @@ check_old_numbers(struct cost_account *account)
                == cost_hist_edges[cost_hist_bucket(70)]);
     ovs_assert(cost_hist_sum(&block->hists[NUMBER]) == 8
                && cost_hist_max(&block->hists[NUMBER]) == 8);
-    ovs_assert(cost_block_counter(block, GOOD) == 1);
+    ovs_assert(cost_load(&block->counters[GOOD]) == 1);
     ovs_assert(cost_load(&block->max_us));
     cost_book_subtract(&books[1], &books[1], UINT64_MAX);
     ovs_assert(cost_book_is_empty(&books[1]));

@@ -122,7 +122,7 @@ print_counters(const char *name, enum nl_cost_op op)
 
     printf("%s %s:", name, ops[op]);
     for (size_t i = 0; i < nl_cost_kind.n_counters; i++) {
-        uint64_t n = cost_block_counter(block, i);
+        uint64_t n = cost_load(&block->counters[i]);
 
         if (n) {
             printf(" %s %"PRIu64, nl_cost_kind.counters[i].name, n);

@@ -124,7 +124,7 @@ static void
 translate(struct request *r, int error)
 {
     upcall_cost_received();
-    upcall_cost_parsed();
+    cost_lap(&upcall_cost_kernel_kind, UPCALL_COST_K_PARSE);
     upcall_cost_translated(&r->dupcall, &r->flow, &r->actions, error);
 }
 
@@ -167,7 +167,7 @@ print_class(const struct cost_block *block, const char *name)
         }
     }
     for (size_t i = 0; i < kind->n_counters; i++) {
-        uint64_t n = cost_block_counter(block, i);
+        uint64_t n = cost_load(&block->counters[i]);
 
         if (n) {
             printf(" %s=%"PRIu64, kind->counters[i].name, n);
@@ -244,7 +244,7 @@ test_stages(struct cost_recorder *recorder)
     upcall_cost_received();
     upcall_cost_failed(&miss.dupcall, EINVAL);
     upcall_cost_received();
-    upcall_cost_parsed();
+    cost_lap(&upcall_cost_kernel_kind, UPCALL_COST_K_PARSE);
     upcall_cost_translated(&sflow.dupcall, &sflow.flow, &sflow.actions,
                            ENODEV);
     upcall_cost_batch_complete();
@@ -257,7 +257,7 @@ test_stages(struct cost_recorder *recorder)
 
     /* Outside of a batch. */
     upcall_cost_received();
-    upcall_cost_parsed();
+    cost_lap(&upcall_cost_kernel_kind, UPCALL_COST_K_PARSE);
     upcall_cost_failed(&miss.dupcall, EINVAL);
     upcall_cost_batch_complete();
     upcall_cost_operated();

@@ -135,7 +135,7 @@ n_counted(void)
     ovs_assert(all.n == 1);
     ovs_assert(cost_account_read(all.accounts[0], &all.from, &reading));
     sum = cost_book_sum(&reading.total, COST_ALL_CLASSES);
-    n = cost_block_counter(sum, UPCALL_COST_LOST_OVERRUN);
+    n = cost_load(&sum->counters[UPCALL_COST_LOST_OVERRUN]);
     cost_block_destroy(sum);
     cost_reading_uninit(&reading);
     cost_accounts_put(&all);
@@ -152,7 +152,7 @@ n_deleted(void)
 
     cost_accounts_get(kinds, 1, NULL, 0, &all);
     sum = cost_book_sum(&all.deleted->book, COST_ALL_CLASSES);
-    n = cost_block_counter(sum, UPCALL_COST_LOST_OVERRUN);
+    n = cost_load(&sum->counters[UPCALL_COST_LOST_OVERRUN]);
     cost_block_destroy(sum);
     cost_accounts_put(&all);
     return n;

@@ -11,6 +11,7 @@
 #include "openvswitch/json.h"
 #include "openvswitch/ofp-msgs.h"
 #include "util.h"
+#include "work-observer.h"
 
 /* All kinds of events share these classes.  A type of interface or message, or
  * a command, gets the next one of its own kind when it is first seen, or is
@@ -220,8 +221,8 @@ bridge_cost_iface_stop(struct cost_span *span, const char *name,
 
 /* Accounts for the command with the name and arguments in 'argv', which is
  * about to be executed, or has been if 'done'. */
-void
-bridge_cost_trace_command(int argc, const char *argv[], bool done)
+static void
+trace_command(int argc, const char *argv[], bool done)
 {
     static struct cost_span span;
 
@@ -309,9 +310,9 @@ name_peer(const char *peer, pid_t pid,
 /* Accounts for the OpenFlow message 'oh' from 'peer', a process 'pid' of this
  * host unless that is 0.  OVS is about to handle the message, or has handled
  * it, if 'done'.  Handling may free it, so this reads its type before. */
-void
-bridge_cost_trace_message(const char *peer, pid_t pid,
-                          const struct ofp_header *oh, bool done)
+static void
+trace_message(const char *peer, pid_t pid, const struct ofp_header *oh,
+              bool done)
 {
     static char text[PEER_MAX], name[COST_TEXT_MAX];
     static struct cost_span span;
@@ -338,8 +339,8 @@ bridge_cost_trace_message(const char *peer, pid_t pid,
 /* Accounts for a reading of all routes, or an update of the addresses of
  * tunnels, which is about to begin, in whatever stage the main loop is, or has
  * ended if 'done'.  One may be within the other. */
-void
-bridge_cost_trace_routes(bool done)
+static void
+trace_routes(bool done)
 {
     static enum bridge_cost_stage outer;
     static int depth;
@@ -351,8 +352,8 @@ bridge_cost_trace_routes(bool done)
 
 /* Accounts for ovsrcu_synchronize(), if the main thread is about to call it,
  * or has if 'done'. */
-void
-bridge_cost_trace_synchronize(bool done)
+static void
+trace_synchronize(bool done)
 {
     static enum bridge_cost_stage outer;
 
@@ -379,7 +380,8 @@ put_details(const char *account, const uint64_t *details,
     }
 }
 
-/* Creates the accounts and registers the bridge/cost-* commands. */
+/* Creates the accounts, registers the bridge/cost-* commands, and observes
+ * work that is an event or a stage. */
 void
 bridge_cost_init(void)
 {
@@ -405,4 +407,8 @@ bridge_cost_init(void)
             cost_account_create(kinds[i], names[i], NULL), "main");
     }
     cost_report_register(&report);
+    atomic_store_relaxed(&work_observer.command, trace_command);
+    atomic_store_relaxed(&work_observer.message, trace_message);
+    atomic_store_relaxed(&work_observer.routes, trace_routes);
+    atomic_store_relaxed(&work_observer.synchronize, trace_synchronize);
 }

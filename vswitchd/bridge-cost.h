@@ -3,10 +3,7 @@
 #ifndef BRIDGE_COST_H
 #define BRIDGE_COST_H 1
 
-#include <stdbool.h>
 #include "cost-span.h"
-
-struct ofp_header;
 
 /* What the main loop costs.
  * =========================
@@ -39,9 +36,8 @@ struct ofp_header;
  * Thread-safety
  * =============
  *
- * These functions are for the main thread only, except that any thread may
- * call bridge_cost_trace_synchronize().  Before bridge_cost_init() they record
- * nothing. */
+ * These functions are for the main thread only.  Before bridge_cost_init()
+ * they record nothing. */
 
 /* Stages of an iteration of the main loop. */
 #define BRIDGE_COST_STAGES(COLUMN)                                            \
@@ -100,14 +96,6 @@ extern const struct cost_kind bridge_cost_iface_kind;
 void bridge_cost_iface_start(struct cost_span *);
 void bridge_cost_iface_stop(struct cost_span *, const char *name,
                             const char *type);
-
-/* Callbacks that bridge.c sets.  Commands and messages are events; the other
- * two enter a stage of the loop until they are 'done'. */
-void bridge_cost_trace_command(int argc, const char *argv[], bool done);
-void bridge_cost_trace_message(const char *peer, pid_t pid,
-                               const struct ofp_header *, bool done);
-void bridge_cost_trace_routes(bool done);
-void bridge_cost_trace_synchronize(bool done);
 
 void bridge_cost_init(void);
 
