@@ -226,6 +226,7 @@ TABLES = {
     "recording": "cells unit+variant",
     "reports": "spread",
     "stats_loop": "ratios stock/patched",
+    "trim": "cells case unit=MB",
     "txqueue": "ratios patched/stock unit=Mpps",
     "upcalls": "ratios off/stock on/stock on/off every/off uprobes/beside",
     "usdt": "ratios with/without attached/with cost/with",

@@ -547,9 +547,9 @@ class Rxq(Trouble):
 
 
 class Scan(Trouble):
-    """60,000 flows have come and gone."""
-    culprit = (r"^[\d,]+ MB are in memory, most of it kept from a time with "
-               r"[4-6]\d,\d+ flows; now there are \d+")
+    """60,000 flows have come and gone: stock keeps their memory."""
+    stock = (r"^[\d,]+ MB are in memory, most of it kept from a time with "
+             r"[4-6]\d,\d+ flows; now there are \d+")
     rules = (f"ip,actions={BY_SOURCE},output:p1",)
     rate = 10000
 

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ovs-vswitchd has in memory after a scan.
+
+60,000 packets, each of a flow of its own, arrive at a switch with the
+userspace datapath, and then one a second.  Memory is that of the process:
+before the scan, when all flows are there, and a while after they are gone.
+The patched tree logs how long it took to return memory to the system: a thread
+that allocates memory meanwhile waits for that long at most.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import List
+
+from bench.report import Context, Result
+from tools.switch import wait_until
+from tools.trouble import Scan
+
+N_FLOWS = 60000
+LATER = 20                      # Seconds after the last flow is gone.
+WHEN = ("before", "with all flows", "after")
+
+
+def measure(tree: Path, directory: Path) -> List[float]:
+    """Returns how much memory 'tree' has, for WHEN, in MB, and how long it
+    took to return some, in ms, or 0."""
+    with Scan(tree, directory, Scan.arguments) as switch:
+        def resident() -> float:
+            text = Path(f"/proc/{switch.vswitchd.pid}/status").read_text()
+            return int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0]) / 1e3
+
+        def flows() -> int:
+            return int(re.findall(r"current (\d+)",
+                                  switch.appctl("upcall/show"))[0])
+
+        switch.set_up()
+        switch.appctl("vlog/set", "ofproto_dpif_upcall:file:dbg")
+        found = [resident()]
+        wait_until(lambda: flows() >= N_FLOWS, "flows", 60)
+        found.append(resident())
+        wait_until(lambda: flows() < N_FLOWS / 100, "flows to go", 60)
+        time.sleep(LATER)
+        found.append(resident())
+        took = re.findall(r"returned memory .* in (\d+) us",
+                          (directory / "ovs-vswitchd.log").read_text())
+        return [*found, max(map(int, took), default=0) / 1e3]
+
+
+def run(context: Context) -> List[Result]:
+    results: List[Result] = []
+    for name, tree in ("stock", context.stock), ("patched", context.ovs):
+        rounds = []
+        for i in range(context.choose("pairs", 3, 1)):
+            with tempfile.TemporaryDirectory(prefix="trim.") as directory:
+                rounds.append(measure(tree, Path(directory)))
+            context.progress(f"{name}: round {i + 1}")
+        *memory, took = zip(*rounds)
+        results.append(Result(name, "MB", {
+            when: list(values) for when, values in zip(WHEN, memory)}))
+        if any(took):
+            results.append(Result(name, "ms", {"returning it": list(took)}))
+    return results
