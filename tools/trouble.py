@@ -12,6 +12,7 @@ import struct
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Callable, Iterable, Iterator, Sequence, Tuple
 
 from bench.machine import HugePages
@@ -242,6 +243,17 @@ while True:
         data = data[size:]
 """
 
+RECONNECTS = """\
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1] + "/controller.sock")
+server.listen()
+while True:
+    sock, _ = server.accept()
+    sock.sendall(struct.pack(">BBHI", 1, 0, 8, 1))
+    time.sleep(0.5)
+    sock.close()
+"""
+
 BY_SOURCE = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]"       # A megaflow for each.
 
 
@@ -288,7 +300,8 @@ class Learn(Trouble):
 
 class Config(Trouble):
     """A client writes to the database all the time."""
-    culprit = (r"^Bridges are configured again [\d.,]+ times a second, .*"
+    culprit = (r"^Bridges are configured again [\d.,]+ times a second, "
+               r"because the database changes .*"
                r"Interface d17, other_config: [\d,]+ times\), by .*"
                r"config\.py \(pid \d+\)")
 
@@ -413,12 +426,55 @@ class PortError(Trouble):
 
 class NoDatabase(Trouble):
     """ovsdb-server is killed."""
-    culprit = r"^ovsdb-server is gone \(.*refused\): until .* So: "
+    culprit = r"^ovsdb-server does not answer \(.*refused\): .* So: "
 
     def prepare(self) -> None:
         self.processes[0].popen.kill()
         self.processes[0].popen.wait()
         self.check = lambda: True       # That one is to be gone.
+
+
+class Hung(Trouble):
+    """ovsdb-server is stopped."""
+    culprit = r"^ovsdb-server does not answer \(it is stopped \(SIGSTOP\)\): "
+
+    def warm(self, seconds: float) -> None:
+        self.processes[0].pause()
+        self.callback(self.processes[0].resume)
+
+
+class Lacp(Trouble):
+    """Nobody answers the LACP of a bond."""
+    culprit = r"^Bond bond0 carries nothing: .* nobody answers LACP"
+
+    def prepare(self) -> None:
+        self.ip(*(line for i in (1, 2) for line in (
+            f"link add a{i} type veth peer name b{i}",
+            f"link set a{i} up", f"link set b{i} up")))
+        self.vsctl("add-bond", "br0", "bond0", "a1", "a2", "lacp=active",
+                   "bond_mode=balance-tcp")
+
+    def warm(self, seconds: float) -> None:
+        super().warm(8)
+
+
+class Pods(Trouble):
+    """Ports come and go."""
+    rate = 2000
+
+    def prepare(self) -> None:
+        self.meanwhile(self.change)
+
+    def change(self) -> None:
+        for i in itertools.count():
+            if self.stopping.wait(0.5):
+                break
+            self.ip(f"link add x{i} type veth peer name y{i}",
+                    f"link set x{i} up", f"link set y{i} up")
+            self.vsctl("add-port", "br0", f"x{i}")
+            self.stopping.wait(0.5)
+            self.vsctl("del-port", "br0", f"x{i}")
+            self.ip(f"link del x{i}")
 
 
 class Bond(Trouble):
@@ -544,6 +600,185 @@ class Rxq(Trouble):
 
     def warm(self, seconds: float) -> None:
         super().warm(10)
+
+
+class Flap(Trouble):
+    """A link goes down and up."""
+    culprit = r"^The link of port p2 has changed its state \d+ times"
+    flows = 5
+
+    def prepare(self) -> None:
+        self.meanwhile(self.change)
+
+    def change(self) -> None:
+        for i in itertools.count():
+            if self.stopping.wait(0.3):
+                break
+            self.ip(f"link set p2-eth0 {('down', 'up')[i % 2]}")
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            yield i % 2 * 2, make_packet(i % self.flows)
+
+
+class Reconnects(Trouble):
+    """A controller that ends soon, and is started again."""
+    culprit = r"^The connection to the controller unix:.* does not last: "
+    flows = 5
+
+    def prepare(self) -> None:
+        self.program("controller", RECONNECTS)
+        sock = self.directory / "controller.sock"
+        wait_until(sock.exists, "the controller")
+        self.vsctl("set-controller", "br0", f"unix:{sock}", "--", "set",
+                   "controller", "br0", "max_backoff=1000")
+
+    def warm(self, seconds: float) -> None:
+        super().warm(10)
+
+
+class Fragments(Trouble):
+    """First fragments without others, through connection tracking."""
+    culprit = r"^As many IP fragments as may wait .* do, 1,000: "
+    rules = ("ip,actions=ct(commit),output:p2",)
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            packet = bytearray(make_packet(i % 50000) + bytes(1174))
+            struct.pack_into(">HHH", packet, 16, 1220, i & 0xffff, 0x2000)
+            struct.pack_into(">H", packet, 24, 0)
+            total = sum(struct.unpack_from(">10H", packet, 14))
+            while total >> 16:
+                total = (total & 0xffff) + (total >> 16)
+            struct.pack_into(">H", packet, 24, ~total & 0xffff)
+            yield i % 8, bytes(packet)
+
+
+class MaxIdle(Trouble):
+    """Flows are deleted before their next packets come."""
+    culprit = (r"^netdev@ovs-netdev: \d+% of packets are upcalls, because "
+               r"unused flows are deleted after 10 ms ")
+    settings = "other_config:max-idle=10"
+    flows = 3000
+    rate = 4000
+    rules = (f"ip,actions={BY_SOURCE},output:p1",)
+
+
+class Multicast(Trouble):
+    """The table of multicast groups is too small."""
+    culprit = r"^br0: the table of multicast groups \(10\) is full"
+
+    def prepare(self) -> None:
+        self.vsctl("set", "bridge", "br0", "mcast_snooping_enable=true",
+                   "other_config:mcast-snooping-table-size=10")
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            group = 0xef010000 + i % 400
+            igmp = struct.pack(">BBHI", 0x16, 0, 0, group)
+            total = sum(struct.unpack(">4H", igmp))
+            total = (total & 0xffff) + (total >> 16)
+            packet = bytearray(make_packet(i % 8, 0, group))
+            packet[3:6] = struct.pack(">I", group & 0x7fffff)[1:]
+            packet[:3] = bytes.fromhex("01005e")
+            packet[23] = 2                              # IGMP.
+            total_ip = sum(struct.unpack_from(">5H2x4H", packet, 14))
+            while total_ip >> 16:
+                total_ip = (total_ip & 0xffff) + (total_ip >> 16)
+            struct.pack_into(">H", packet, 24, ~total_ip & 0xffff)
+            packet[34:42] = igmp
+            struct.pack_into(">H", packet, 36, ~total & 0xffff)
+            yield i % 8, bytes(packet)
+
+
+class Mtu(Trouble):
+    """Packets are larger than the MTU of a port."""
+    culprit = r"^Packets that are larger than the MTU of port p2 are lost"
+    rules = ("in_port=p1,actions=output:p2",)
+    rate = 200
+
+    def prepare(self) -> None:
+        self.ip("link set p1 mtu 9000", "link set p1-eth0 mtu 9000")
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            yield 0, make_packet(i % 5) + bytes(4000)
+
+
+class Unread(Trouble):
+    """An ovs-ofctl that is stopped receives packets."""
+    culprit = (r"^[\d,]+ packets a second are dropped: a controller or "
+               r"\"ovs-ofctl monitor\" does not read fast enough, by ovs-of")
+    rules = ("actions=controller",)
+
+    def prepare(self) -> None:
+        monitor = self.spawn("monitor", ["ovs-ofctl", "monitor", "br0",
+                                         "65534"])
+        self.stopping.wait(1)
+        monitor.pause()
+
+
+class Hog(Trouble):
+    """A process with real-time priority has the CPU of a PMD thread."""
+    culprit = (r"^pmd-c\d+/id:\d+ is starved: .*; sh hog\.sh \(pid \d+\) has "
+               r"used \d+% of that CPU")
+    nice = 0
+
+    def prepare(self) -> None:
+        cpu = str(max(os.sched_getaffinity(0)))
+        self.vsctl("set", "Open_vSwitch", ".",
+                   f"other_config:pmd-cpu-mask={1 << int(cpu):#x}")
+        self.add_ports(["pmd0"], "type=dummy-pmd")
+        script = self.directory / "hog.sh"
+        script.write_text("while :; do :; done\n")
+        self.spawn("hog", ["taskset", "-c", cpu, "chrt", "-f", "50", "sh",
+                           str(script)])
+
+
+class Quota(Trouble):
+    """A cgroup limits the CPU of ovs-vswitchd."""
+    culprit = r"^The CPU quota of the cgroup /cost-case\.\S+ is used up in "
+    rules = (f"ip,actions={BY_SOURCE},output:p1",)
+    flows = 1 << 30
+    nice = 0
+
+    def prepare(self) -> None:
+        old = Path("/sys/fs/cgroup/cpu").is_dir()
+        top = Path("/sys/fs/cgroup", "cpu" if old else "")
+        group = top / self.directory.name
+        group.mkdir()
+        self.callback(group.rmdir)
+        if old:
+            (group / "cpu.cfs_quota_us").write_text("8000")
+        else:
+            (group / "cpu.max").write_text("8000 100000")
+        (group / "cgroup.procs").write_text(str(self.vswitchd.pid))
+        self.callback((top / "cgroup.procs").write_text,
+                      str(self.vswitchd.pid))
+
+
+class Gone(Trouble):
+    """The device of a port is deleted."""
+    culprit = r"^Port p3 has lost its device"
+    flows = 5
+
+    def prepare(self) -> None:
+        self.ip("link del p3")
+
+    def packets(self) -> Iterator[Tuple[int, bytes]]:
+        for i in itertools.count():
+            yield 0, make_packet(i % self.flows)
+
+
+class Zone(Trouble):
+    """One zone of connection tracking is full."""
+    culprit = (r"^[\d,]+ packets a second are dropped: a zone of connection "
+               r"tracking is full: zone 7 \(100 of 100\)")
+    rules = ("udp,in_port=p3,actions=ct(commit,zone=7),output:p1",)
+    flows = 5000
+
+    def prepare(self) -> None:
+        self.appctl("dpctl/ct-set-limits", "zone=7,limit=100")
 
 
 class Scan(Trouble):

@@ -8,7 +8,7 @@ import re
 from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from ovs.cost.case import Case
-from ovs.cost.stock import Stock
+from ovs.cost.stock import Stock, number
 from ovs.cost.stocktext import problems
 
 FEW = 10                        # Changes that may be chance.
@@ -87,11 +87,21 @@ def where_neighbour(stock: Stock) -> str:
         for end, hop in silent[:3]) if silent else ""
 
 
+def where_zone(stock: Stock) -> str:
+    zones: List[str] = stock.more.get("zones", [])
+    return f": {', '.join(zones[:3])}" if zones else ""
+
+
+def resets(stock: Stock) -> Dict[str, int]:
+    """Returns how often the link of each port has changed its state."""
+    return {rows[-1]["name"]: number(rows[-1].get("link_resets"))
+            - number(rows[0].get("link_resets"))
+            for rows in stock.rows("Interface").values() if rows[1:]}
+
+
 def flapping(stock: Stock) -> str:
     """Returns the port whose link went up and down most."""
-    n = {rows[-1]["name"]: int(rows[-1].get("link_resets") or 0)
-         - int(rows[0].get("link_resets") or 0)
-         for rows in stock.rows("Interface").values() if rows[1:]}
+    n = resets(stock)
     port = max(n, key=lambda name: n[name], default="")
     return f", most of port {port} ({n[port]} times)" if port and (
         n[port] > 1) else ""
@@ -148,6 +158,8 @@ WHERE: Dict[str, Callable[[Stock], str]] = {
     "drop_action_too_many_resubmit": where_resubmits,
     "drop_action_recursion_too_deep": where_resubmits,
     "datapath_drop_meter": where_meter,
+    "conntrack_zone_full": where_zone,
+    "rconn_overflow": lambda stock: who(clients(stock, r".*\.mgmt")),
     "drop_action_tunnel_neigh_cache_miss": where_neighbour}
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import time
 from collections import Counter
 from typing import Any, Counter as Counts, Dict, List, Tuple
 
+from ovs.cost import processes
+
 # What is read, and columns that people or programs change.  Rows of the table
 # Interface are left out if there are very many.
 READ = {"Open_vSwitch": (), "Bridge": (), "Controller": (),
-        "Interface": ("name", "type", "ofport", "options", "bfd_status",
-                      "statistics", "error", "link_resets")}
+        "Port": ("name", "lacp", "interfaces", "other_config"),
+        "Interface": ("_uuid", "name", "type", "ofport", "options",
+                      "bfd_status", "statistics", "error", "link_resets",
+                      "ifindex", "link_state", "lacp_current")}
 WATCHED = {
     "Open_vSwitch": ("other_config", "external_ids", "bridges"),
     "Bridge": ("name", "other_config", "external_ids", "ports", "controller"),
@@ -113,6 +118,8 @@ class Database:
         self._id = 0
         try:
             self._socket.connect(path)
+            self.server = struct.unpack("3i", self._socket.getsockopt(
+                socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
         except OSError:
             self.close()
             raise
@@ -170,7 +177,8 @@ class Database:
                         raise ValueError(str(message["error"]))
                     return message["result"]
                 self._handle(message)
-        raise OSError("the database does not answer in time")
+        raise socket.timeout(processes.halted(self.server)
+                             or "it does not answer in time")
 
     def read(self) -> Dict[str, List[Dict[str, Any]]]:
         """Returns the rows of some tables."""

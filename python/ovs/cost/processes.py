@@ -71,6 +71,51 @@ def memory(pid: int) -> int:
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if fields else 0
 
 
+def running() -> Dict[int, Tuple[int, int]]:
+    """Returns the ticks of CPU that each process has used, and the CPU that
+    its main thread was on last."""
+    found = {}
+    for pid in os.listdir("/proc"):
+        fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split() if (
+            pid.isdigit()) else []
+        if len(fields) > 36:
+            found[int(pid)] = int(fields[11]) + int(fields[12]), int(
+                fields[36])
+    return found
+
+
+def busiest(first: Dict[int, Tuple[int, int]], seconds: float, but: int
+            ) -> Dict[int, Tuple[float, str]]:
+    """Returns, by CPU, which process has used most of it since 'first', not
+    'but' or this one, and how much of a CPU."""
+    found: Dict[int, Tuple[float, int]] = {}
+    for pid, (ticks, cpu) in running().items():
+        share = (ticks - first.get(pid, (0, 0))[0]) / os.sysconf(
+            "SC_CLK_TCK") / seconds
+        if pid not in (but, os.getpid()):
+            found[cpu] = max(found.get(cpu, (0.0, 0)), (share, pid))
+    return {cpu: (share, label(pid)) for cpu, (share, pid) in found.items()
+            if share > 0.3}
+
+
+def quota(pid: int) -> Dict[str, Tuple[int, int]]:
+    """Returns, by cgroup of a process, how many periods it has had, and in how
+    many its CPU quota was used up."""
+    found = {}
+    for line in _text(f"/proc/{pid}/cgroup").split("\n"):
+        _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+        top = "/sys/fs/cgroup" + ("/cpu" if controllers else "")
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        while path:
+            numbers = re.findall(r"^nr_(?:periods|throttled) (\d+)$", _text(
+                f"{top}{path}/cpu.stat"), re.MULTILINE)
+            if len(numbers) == 2:
+                found[path] = int(numbers[0]), int(numbers[1])
+            path = path.rpartition("/")[0]
+    return found
+
+
 def conntrack(what: str) -> int:
     """Returns "count" or "max" of the kernel's connections here, or -1."""
     text = _text(f"/proc/sys/net/netfilter/nf_conntrack_{what}").strip()

@@ -8,9 +8,10 @@ of a window with others of the same window, so that it holds on any machine.
 
 from __future__ import annotations
 
+import re
 from typing import Callable
 
-from ovs.cost.blame import DOING, moved
+from ovs.cost.blame import DOING, clients, moved, who
 from ovs.cost.case import Case, Numbers, Rule, above, limit_of
 from ovs.cost.distribution import Distribution
 
@@ -87,8 +88,14 @@ def starved(case: Case) -> Numbers:
     found = [thread for thread in case.delays()
              if thread[1] > (PREEMPTED if thread[0] else STARVED)]
     for _, delay, name, _ in [max(found)] if found else ():
+        hogs = case.stock.hogs
+        cpu = re.match(r"pmd-c(\d+)/", name)
+        share, hog = hogs.get(int(cpu[1]), (0, "")) if cpu else max(
+            hogs.values(), default=(0, ""))
         yield {"name": name, "share": min(delay, 1.0), "others": (
-            f", and {len(found) - 1} more threads" if found[1:] else "")}
+            f", and {len(found) - 1} more threads" if found[1:] else "")
+            + (f"; {hog} has used {share:.0%} of {'that' if cpu else 'a'} CPU"
+               if hog else "")}
 
 
 def stalled(case: Case) -> Numbers:
@@ -122,6 +129,8 @@ def stalled(case: Case) -> Numbers:
         stage = stage if ":" in worst["name"].partition("<->")[2] else "unix"
     if classes:
         what += f" {max(classes, key=lambda c: classes[c])}"
+    if stage == "appctl":
+        what += who(clients(case.stock, r".*\.ctl"))
     if stage == "rcu" and case.stock.awaited():
         what = f"waiting for {case.stock.awaited()} (RCU)"
     if stage in ("routes", "netdev") and moved(case):

@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 import shutil
+import socket
 import subprocess
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
@@ -32,12 +33,14 @@ PARSERS: Dict[str, Callable[[str, List[str]], Any]] = {
     "tnl/neigh/show": stocktext.neighbours,
     "dpctl/ct-get-maxconns": stocktext.number,
     "dpctl/ct-get-nconns": stocktext.number,
+    "dpctl/ipf-get-status": stocktext.fragments,
 }
 FIRST = ("version", "coverage/show", "memory/show", "fdb/stats-show BR")
 # Before 3.1, pmd-rxq-show has no option, and shows a minute.
 ONCE = ("upcall/show", "dpif-netdev/pmd-rxq-show",
         "dpif-netdev/pmd-rxq-show -secs 10", "tnl/neigh/show",
-        "dpctl/ct-get-maxconns", "dpctl/ct-get-nconns")
+        "dpctl/ct-get-maxconns", "dpctl/ct-get-nconns",
+        "dpctl/ipf-get-status")
 REASONS = ("reconfigure", "stp", "rstp", "bond", "port_toggled", "flow_table",
            "mac_learning", "mcast_snooping")        # Counters rev_*.
 MISSES = "drop_action_tunnel_neigh_cache_miss"
@@ -72,6 +75,9 @@ class Stock:
         self.samples: List[Dict[str, int]] = []     # Of memory/show.
         self.resident = 0                           # Bytes of memory.
         self.follower = 0               # The process that came in the window.
+        self.running: Dict[int, Any] = {}           # Processes, at first.
+        self.hogs: Dict[int, Any] = {}  # By CPU, who else uses it.
+        self.quotas: List[Dict[str, Any]] = []      # First and last.
         self.tables: List[Dict[str, Any]] = []      # Database, first and last.
         self.changes: Dict[Any, int] = {}           # In the database.
         self.clients: Optional[processes.Clients] = None
@@ -275,15 +281,20 @@ class Watch:
 
     def _explain(self, error: Exception, pid: int) -> None:
         """Says why there is no database any more: ovsdb-server is gone if
-        another connection fails, too."""
+        another connection fails, too, or does not answer."""
         try:
             self._connect().close()
         except OSError as e:
-            if isinstance(e, (ConnectionError, FileNotFoundError)) and (
-                    processes.uses(pid, self._path())):
-                self.stock.no_database = str(e)
-                return
-        self.stock.notes.append(f"the database can't be read: {error}")
+            error = e
+        else:
+            if not isinstance(error, socket.timeout):
+                error = ValueError(error)
+        if isinstance(error, (ConnectionError, FileNotFoundError,
+                              socket.timeout)) and (
+                processes.uses(pid, self._path())):
+            self.stock.no_database = str(error)
+        else:
+            self.stock.notes.append(f"the database can't be read: {error}")
 
     def begin(self, once: bool) -> None:
         """Begins the window, or if 'once', prepares for one moment only."""
@@ -317,6 +328,8 @@ class Watch:
             self._start = time.monotonic()
         pid = self.target.pid() or self._pid()
         stock.threads.append(processes.threads(pid))
+        stock.quotas.append(processes.quota(pid))
+        stock.running = processes.running()
         stock.clients = processes.Clients(self._directory, pid)
         with contextlib.suppress(OSError):
             stock.kernel = rtnetlink.Changes(pid)
@@ -371,6 +384,9 @@ class Watch:
                 pid = stock.threads[0]["pid"]
                 stock.threads.append(processes.threads(pid))
                 stock.resident = processes.memory(pid)
+                stock.quotas.append(processes.quota(pid))
+                stock.hogs = processes.busiest(
+                    stock.running, time.monotonic() - self._start, pid)
                 stock.log = processes.log(pid)
             if not self.failed:
                 self._ask(stock.last, (*FIRST, *ONCE))
@@ -429,12 +445,18 @@ class Watch:
             if stock.grown(f"fdb/stats-show {bridge}", "evicted"):
                 stock.more[f"fdb/show {bridge}"] = stocktext.fdb_ports(
                     ask("fdb/show", bridge), stock.notes)
+            if stock.rate("rev_mcast_snooping") >= 1:
+                stock.more[f"mdb/show {bridge}"] = stocktext.groups(
+                    str(ask("mdb/show", bridge)))
             if stock.rate("datapath_drop_meter") > 1:
                 texts[bridge] = self._ofctl("-OOpenFlow13", "meter-stats",
                                             bridge)
             if growth(stock) > 0:
                 stock.more[f"dump-tables {bridge}"] = stocktext.tables(
                     self._ofctl("dump-tables", bridge))
+        if stock.rate("conntrack_zone_full") >= 1:
+            stock.more["zones"] = stocktext.zones(
+                str(ask("dpctl/ct-get-limits")))
         stock.more["meters"] = {
             f"{bridge} meter {meter}": dropped
             for bridge, text in texts.items()

@@ -8,17 +8,22 @@ reached, growth, or a thread that needs half of a CPU and more.
 
 from __future__ import annotations
 
+import os
+import re
 from typing import Callable
 
-from ovs.cost.blame import (WHERE, WHY, because, changes, doing, reasons,
-                            speakers)
+from ovs.cost.blame import (WHERE, WHY, after, because, changes, doing, moved,
+                            reasons, resets, speakers)
 from ovs.cost.case import Case, Numbers, Rule
 from ovs.cost.stock import REASONS, growth, number, slow_paths
+from ovs.cost.stocktext import problems
 
 HALF = 0.5                      # Of a CPU, by one thread.
 FULL = 0.9                      # Of a limit, or of a PMD thread.
 FEW = 10                        # Events that may be chance.
 LINK = "cost-doctor", "What it looks at"
+FAILED = ("Upcalls fail while bridges or ports change, or if a packet can't "
+          "be translated. The log has the reason.")
 
 
 def restarted(case: Case) -> Numbers:
@@ -49,20 +54,117 @@ def gone(case: Case) -> Numbers:
 
 
 def unopened(case: Case) -> Numbers:
-    bad = [rows[-1] for rows in case.stock.rows("Interface").values()
-           if isinstance(rows[-1].get("error"), str) and rows[-1]["error"]]
+    bad = []
+    for row in (rows[-1] for rows in case.stock.rows("Interface").values()):
+        if isinstance(row.get("error"), str) and row["error"]:
+            bad.append((row["name"], "could not be opened: " + row["error"]))
+        elif row.get("ifindex") == 0 and number(row.get("ofport")) > 0 and (
+                row.get("type") in ("", "system")):
+            bad.append((row["name"], "has lost its device"))
     if bad:
-        yield {"share": 0.1, "name": bad[0]["name"], "error": bad[0]["error"],
+        yield {"share": 0.1, "name": bad[0][0], "error": bad[0][1],
                "others": f" ({len(bad) - 1} more)" if bad[1:] else ""}
+
+
+def throttled(case: Case) -> Numbers:
+    first, last = (case.stock.quotas + [{}, {}])[:2]
+    for group in first.keys() & last.keys():
+        n, full = (b - a for a, b in zip(first[group], last[group]))
+        if n >= FEW and full > n / 10:
+            yield {"name": group, "share": full / n}
+
+
+def link_flaps(case: Case) -> Numbers:
+    for name, n in resets(case.stock).items():
+        if n >= 4 and case.stock.seconds:
+            yield {"name": name, "n": n, "share": 0.5,
+                   "s": case.stock.seconds}
+
+
+def reconnects(case: Case) -> Numbers:
+    for rows in case.stock.rows("Controller").values():
+        since = [(row.get("status") or {}).get("sec_since_connect")
+                 for row in rows]
+        if rows[1:] and None not in since and max(
+                map(number, since)) < case.stock.seconds - 1:
+            why = rows[-1]["status"].get("last_error")
+            yield {"name": rows[-1].get("target", ""), "share": 0.5,
+                   "s": number(since[-1]), "why": f" ({why})" if why else ""}
+
+
+def alone(case: Case) -> Numbers:
+    stock = case.stock
+    interfaces = stock.rows("Interface")
+    for port in (rows[-1] for rows in stock.rows("Port").values()):
+        members = [rows for uuid, rows in interfaces.items()
+                   if uuid in str(port.get("interfaces"))]
+        if port.get("lacp") in ("active", "passive") and members and (
+                port.get("other_config", {}).get("lacp-fallback-ab") != "true"
+                and all(row.get("lacp_current") is False
+                        and row.get("link_state") == "up"
+                        for rows in members for row in rows)):
+            yield {"name": port["name"], "share": 1.0}
+
+
+def no_cpu(case: Case) -> Numbers:
+    mask = re.fullmatch(r"(?:0x)?([0-9a-fA-F]{1,300})",
+                        case.stock.config("pmd-cpu-mask"))
+    online = (1 << (os.cpu_count() or 1)) - 1
+    if case.stock.threads and mask and not int(mask[1], 16) & online:
+        yield {"mask": mask[0], "share": 1.0}
+
+
+def fragments(case: Case) -> Numbers:
+    ipf = case.stock.last.get("dpctl/ipf-get-status")
+    if ipf and ipf["n"] >= ipf["max"]:
+        yield {"share": 1.0, "n": ipf["max"]}
+
+
+def idle(case: Case) -> Numbers:
+    stock, ms = case.stock, number(case.stock.config("max-idle"))
+    for name in stock.last.get("dpctl/show", {}) if stock.seconds else ():
+        n = {what: stock.last["dpctl/show"][name].get(what, 0)
+             - stock.first.get("dpctl/show", {}).get(name, {}).get(what, 0)
+             for what in ("hit", "missed")}
+        share = n["missed"] / max(sum(n.values()), 1)
+        if 0 < ms < 1000 and share > 0.2 and (
+                n["missed"] > 100 * stock.seconds):
+            yield {"name": name, "share": share, "ms": ms}
+
+
+def multicast(case: Case) -> Numbers:
+    for bridge, n in case.stock.of("mdb/show"):
+        size = next((number(rows[-1].get("other_config", {}).get(
+            "mcast-snooping-table-size")) for rows
+            in case.stock.rows("Bridge").values()
+            if rows[-1].get("name") == bridge), 0) or 2048
+        if n >= size:
+            yield {"name": bridge, "share": 1.0, "n": size,
+                   "rate": case.stock.rate("rev_mcast_snooping")}
+
+
+def too_large(case: Case) -> Numbers:
+    ports = [port for at, port in re.findall(
+        r"^(\S+?)\|\d+\|netdev_linux(?:\(\S+\))?\|WARN\|error sending "
+        r"Ethernet packet on (.*): Message too long", case.stock.log,
+        re.MULTILINE)
+        if case.stock.since and at >= case.stock.since]
+    if ports:
+        yield {"share": 0.5, "name": max(ports, key=ports.count)}
 
 
 def moves(case: Case) -> Numbers:
     stock = case.stock
     for bridge, fdb in stock.of("fdb/stats-show"):
         n = stock.grown(f"fdb/stats-show {bridge}", "moved")
-        if stock.seconds and n >= FEW:
+        if stock.seconds and n >= max(FEW, 2 * stock.seconds):
+            loops = {p["bridge"] for p in problems(stock.log)
+                     if "translation depth" in p["what"]}
             yield {"name": bridge, "rate": n / stock.seconds, "n":
-                   fdb.get("entries", 0), "share": 0.3}
+                   fdb.get("entries", 0), "share": 0.3, "why":
+                   "packets go round through patch ports, by way of "
+                   + ", ".join(sorted(loops)) if loops else
+                   "a loop, or two hosts with the same address"}
 
 
 def grows(case: Case) -> Numbers:
@@ -96,8 +198,11 @@ def again(case: Case) -> Numbers:
 def reconfigured(case: Case) -> Numbers:
     stock = case.stock
     rate, share = stock.rate("bridge_reconfigure"), stock.main()
-    if share > HALF and rate >= (0.2 if changes(case) else 2):
-        yield {"share": share, "rate": rate, "who": changes(case)}
+    who = changes(case)
+    if share > HALF and rate >= (0.2 if who else 2):
+        yield {"share": share, "rate": rate, "who": (
+            f", because the database changes{who}" if who else
+            after(moved(case, "the link")))}
 
 
 def main_busy(case: Case) -> Numbers:
@@ -248,7 +353,8 @@ def lost_upcalls(case: Case) -> Numbers:
             name, {}).get(what, 0)) if stock.seconds else 0
             for what in ("lost", "missed"))
         if n >= FEW and "upcall" not in case.windows:
-            yield {"name": name, "n": n, "share": n / max(n + missed_, 1)}
+            yield {"name": name, "n": n, "share": n / max(n + missed_, 1),
+                   "advice": FAILED if name.startswith("netdev@") else ""}
 
 
 def dropped(counter: str) -> Callable[[Case], Numbers]:
@@ -256,7 +362,11 @@ def dropped(counter: str) -> Callable[[Case], Numbers]:
     counter has."""
     def condition(case: Case) -> Numbers:
         rate = case.stock.rate(counter) or case.stock.more.get(counter, 0)
-        if rate >= 1:
+        # Packets that are on their way to a port that is deleted are lost.
+        goes = counter == "datapath_drop_invalid_port" and any(
+            key[0] == "Interface" and key[2] == "deleted"
+            for key in case.stock.changes)
+        if rate >= 1 and not goes:
             yield {"share": 1.0, "rate": rate, "who": WHERE.get(
                 counter, lambda stock: "")(case.stock)}
     return condition
@@ -270,17 +380,81 @@ STOCK_RULES = (
          "ovs-vswitchd has just restarted: process {new} has replaced process "
          "{old}", restarted),
     Rule("database-gone", "critical", "OpenFlow and ovs-vsctl hang: "
-         "ovsdb-server is gone", "version",
-         "Its log says why it ended. Start it again: `ovs-vswitchd` connects "
-         "by itself.", LINK,
-         "ovsdb-server is gone ({error}): until it is back, ovs-vswitchd "
+         "ovsdb-server is gone or hangs", "version",
+         "Its log says why. Start it again: `ovs-vswitchd` connects by "
+         "itself.", LINK,
+         "ovsdb-server does not answer ({error}): without it, ovs-vswitchd "
          "handles no OpenFlow and no packets from ports without a PMD thread",
          gone, causes="main-busy, main-stalls, main-loop-stalled"),
     Rule("port-error", "warning", "a port carries nothing: it could not be "
          "opened", "version",
          "Create the device, or correct the port's type and options; "
          "`ovs-vsctl del-port PORT` if it is no longer used.", LINK,
-         "Port {name} could not be opened: {error}{others}", unopened),
+         "Port {name} {error}{others}", unopened),
+    Rule("cpu-quota", "critical", "everything is slow, because of a limit for "
+         "a container or service", "version",
+         "Raise the limit (`cpu.max` of the cgroup, `CPUQuota` of systemd, "
+         "`limits: cpu` of Kubernetes), or remove it: a PMD thread needs a "
+         "CPU of its own.", LINK,
+         "The CPU quota of the cgroup {name} is used up in {share:.0%} of the "
+         "periods: until the next one, no thread of Open vSwitch runs",
+         throttled,
+         causes="starved, main-loop-stalled, main-stalls, main-busy, "
+                "threads-busy, upcalls-lost-kernel, flow-limit-low, "
+                "flow-limit-fell, rx-missed, pmd-overloaded, bfd-flaps, "
+                "controller-flaps"),
+    Rule("link-flaps", "warning", "a link goes down and up", "coverage/show",
+         "Check cable, transceiver and the other side; `ip monitor link` "
+         "shows each change, and `ethtool -S` errors.", LINK,
+         "The link of port {name} has changed its state {n} times in {s:.0f} "
+         "s", link_flaps, causes="mac-moves, flows-retranslated, bfd-flaps, "
+                                 "threads-busy, config-changes, main-busy"),
+    Rule("controller-flaps", "warning", "a controller does not stay connected",
+         "ofproto/list",
+         "Look at the controller's log: it may crash, refuse this version of "
+         "OpenFlow, or have too little time for `inactivity_probe`.", LINK,
+         "The connection to the controller {name} does not last: it was made "
+         "again and again, {s} s ago for the last time{why}", reconnects,
+         causes="controller-absent, rconn-overflow, packet-in-overflow"),
+    Rule("lacp-alone", "critical", "a bond carries nothing: LACP gets no "
+         "answer", "lacp/show, bond/show",
+         "Configure LACP on the other side, or set `lacp=off`. With "
+         "`other_config:lacp-fallback-ab=true`, one member is used until the "
+         "other side answers.", LINK,
+         "Bond {name} carries nothing: all its links are up, but nobody "
+         "answers LACP", alone),
+    Rule("pmd-without-cpu", "critical", "ports of DPDK receive nothing: "
+         "pmd-cpu-mask names no CPU of this host", "dpif-netdev/pmd-rxq-show",
+         "Set `other_config:pmd-cpu-mask` to CPUs that the host has "
+         "(`lscpu`).", LINK,
+         "other_config:pmd-cpu-mask={mask} names no CPU of this host: there "
+         "is no PMD thread", no_cpu),
+    Rule("fragments-full", "warning", "large packets do not arrive, because "
+         "fragments are dropped", "dpctl/ipf-get-status",
+         "Find who sends fragments that are never complete. "
+         "`dpctl/ipf-set-max-nfrags` raises the limit.", LINK,
+         "As many IP fragments as may wait for the rest of their packets do, "
+         "{n:,}: connection tracking drops new ones", fragments),
+    Rule("max-idle-low", "warning", "upcalls never end, because flows are "
+         "deleted too soon", "upcall/show, dpctl/show",
+         "`ovs-vsctl remove Open_vSwitch . other_config max-idle` restores "
+         "the default, 10,000 ms.", LINK,
+         "{name}: {share:.0%} of packets are upcalls, because unused flows "
+         "are deleted after {ms} ms (other_config:max-idle)", idle,
+         causes="main-busy, threads-busy, main-loop-stalled"),
+    Rule("multicast-table-full", "warning", "multicast is lost or flooded, "
+         "because the table of groups is too small", "mdb/show BRIDGE",
+         "Raise `other_config:mcast-snooping-table-size` of the bridge "
+         "(default: 2,048).", LINK,
+         "{name}: the table of multicast groups ({n:,}) is full, and changes "
+         "{rate:,.0f} times a second", multicast,
+         causes="flows-retranslated, threads-busy"),
+    Rule("packet-too-large", "warning", "large packets are lost on the way to "
+         "a port", "version",
+         "Raise the MTU (`mtu_request` of the Interface), or lower that of "
+         "the ports which send such packets.", LINK,
+         "Packets that are larger than the MTU of port {name} are lost",
+         too_large),
     Rule("mac-table-full", "critical", "traffic is flooded, or revalidators "
          "are busy, because a MAC table is too small",
          "fdb/stats-show BRIDGE, fdb/show BRIDGE, coverage/show",
@@ -312,9 +486,8 @@ STOCK_RULES = (
          "After each change of a bridge, port or interface, Open vSwitch "
          "configures all of them again. Find the program, and make it write "
          "only what differs.", LINK,
-         "Bridges are configured again {rate:,.1f} times a second, because "
-         "the database changes{who}: the main thread needs {share:.0%} of a "
-         "CPU", reconfigured,
+         "Bridges are configured again {rate:,.1f} times a second{who}; the "
+         "main thread needs {share:.0%} of a CPU", reconfigured,
          causes="main-busy, main-stalls, main-loop-stalled, "
                 "flows-retranslated"),
     Rule("flows-retranslated", "warning", "revalidators are busy, because "
@@ -406,8 +579,7 @@ STOCK_RULES = (
          "changes shows where. Remove one path, or set `stp_enable` or "
          "`rstp_enable` on the bridges.", LINK,
          "{name}: MAC addresses ({n:,} are known) move between ports "
-         "{rate:,.0f} times a second: a loop, or two hosts with the same "
-         "address", moves,
+         "{rate:,.0f} times a second: {why}", moves,
          causes="flows-retranslated, threads-busy, main-busy, slow-path"),
     Rule("bfd-flaps", "warning", "", "bfd/show",
          "Packets are lost on the way, or one side sends them too late: check "
@@ -458,6 +630,11 @@ STOCK_RULES = (
          "dpctl/show", "`ovs-tcpdump` shows who sends them."),
         ("conntrack_zone_full", "", "a zone of connection tracking is full",
          "dpctl/ct-get-limits", "Raise the limit (`dpctl/ct-set-limits`)."),
+        ("rconn_overflow", "a controller, or `ovs-ofctl monitor`, does not "
+         "receive all packets", "a controller or \"ovs-ofctl monitor\" does "
+         "not read fast enough", "ofproto/list, memory/show",
+         "It hangs, or is too slow. Start it again, or send it fewer "
+         "packets."),
         ("packet_in_overflow", "", "too many wait for a controller",
          "ofproto/list", "The main thread, or the controller, is too slow."),
       )),

@@ -186,6 +186,30 @@ def number(text: str, unknown: Unknown) -> int:
     return -1
 
 
+def fragments(text: str, unknown: Unknown) -> Dict[str, int]:
+    """Returns how many IP fragments dpctl/ipf-get-status has, and the
+    limit."""
+    found = {what: int(m[1]) for what, m in scan(text, {
+        "max": r"\s+max num frags \(v4/v6\): (\d+)",
+        "n": r"\s+num frag: (\d+)",
+        "": r"\s*Fragmentation Module Status|\s+-+|\s+(?:min )?v[46] .*: \d+"},
+        unknown) if what}
+    return found if len(found) == 2 else {}
+
+
+def zones(text: str) -> List[str]:
+    """Returns the zones of dpctl/ct-get-limits that are full, as text."""
+    return [f"zone {m[1]} ({int(m[3]):,} of {int(m[2]):,})"
+            for m in re.finditer(r"zone=(\d+),limit=(\d+),count=(\d+)", text)
+            if int(m[3]) >= int(m[2]) > 0]
+
+
+def groups(text: str) -> int:
+    """Returns how many entries mdb/show has."""
+    return len(re.findall(r"^ *\S+ +\d+ .* (?:\d+|static|querier)$", text,
+                          re.MULTILINE))
+
+
 def slow_flows(text: str) -> List[Tuple[int, str, str]]:
     """Returns packets, port and reason of the flows of dpctl/dump-flows that
     take the slow path."""
