@@ -274,8 +274,10 @@ def kept(case: Case) -> Numbers:
     for dp in stock.last.get("upcall/show", {}).values():
         gone = 2500 * (dp["max"] - dp["current"])   # About, in bytes.
         rules = stock.last.get("memory/show", {}).get("rules", 0)
-        if dp["max"] > 10 * dp["current"] + 10000 and gone > 0.3 * (
-                stock.resident - 1000 * rules) > 0:
+        kept_ = stock.resident - 1000 * rules
+        # The patched one returns it: less is left than they took.
+        if dp["max"] > 10 * dp["current"] + 10000 and (
+                0 < 0.3 * kept_ < gone < kept_):
             yield {"share": 0.0, "mb": stock.resident / 1e6, "max": dp["max"],
                    "current": dp["current"]}
 
