@@ -123,7 +123,16 @@ def reconnect(found: Stock) -> None:
     found.tables = [{"Controller": [{
         "target": "tcp:192.0.2.1", "status": {
             "sec_since_connect": seconds, "last_error": "End of file"}}]}
-        for seconds in ("5", "1")]
+        for seconds in ("3", "1")]
+
+
+def no_cpu(found: Stock) -> None:
+    for reading in found.threads:
+        reading["threads"] = [thread for thread in reading["threads"]
+                              if not thread["name"].startswith("pmd")]
+    interface(found, {}, {"type": "dpdk", "ofport": 7})
+    found.tables[-1]["Open_vSwitch"] = [
+        {"other_config": {"pmd-cpu-mask": "0xf000"}}]
 
 
 def lacp(found: Stock) -> None:
@@ -146,8 +155,8 @@ def multicast(found: Stock) -> None:
         "mcast-snooping-table-size": "10"}}]}]
     found.more["mdb/show br0"] = stocktext.groups(
         "port  VLAN  protocol  GROUP                Age\n" + "".join(
-            f"    {i}     0  IGMPv2    239.1.0.{i}         0\n"
-            for i in range(10)))
+            f"    {i}     0  IGMPv2    239.1.0.{i % 10}         0\n"
+            for i in range(20)) + "    1     0  querier       3\n")
 
 
 def mtu(found: Stock) -> None:
@@ -256,9 +265,8 @@ CASES = {
         lambda s: setattr(s, "no_database", "[Errno 111] Connection refused"),
         "does not answer ([Errno 111] Connection refused): without"),
     "lacp-alone": (lacp, "Bond bond0 carries nothing"),
-    "pmd-without-cpu": (lambda s: setattr(s, "tables", [{"Open_vSwitch": [
-        {"other_config": {"pmd-cpu-mask": "0x" + "f0" + "0" * 99}}]}]),
-        "names no CPU of this host"),
+    "pmd-without-cpu": (no_cpu, "Port p1 receives nothing: there is no PMD "
+                        "thread, as other_config:pmd-cpu-mask=0xf000 names"),
     "port-error": (lambda s: interface(s, {}, {"error": "No such device"}),
                    "Port p1 could not be opened: No such device"),
     "cpu-quota": (lambda s: s.quotas.extend([
@@ -828,9 +836,12 @@ class TestWatch(unittest.TestCase):
 
     def test_database_gone(self) -> None:
         """ovsdb-server that ends in the window, one that only closes the
-        connection, and one that was not there."""
+        connection, one that then hangs, and one that was not there."""
         path = f"{self.directory}/db.sock"
-        for before, after in (True, False), (True, True), (False, False):
+        echo = mock.patch.object(Database, "echo")
+        for before, after, answers in (
+                (True, False, False), (True, True, True), (True, True, False),
+                (False, False, False)):
             switch = Server(self.path, RECORDED["4.0.0"].get)
             self.addCleanup(switch.socket.close)
             server = socket.socket(socket.AF_UNIX)
@@ -842,7 +853,8 @@ class TestWatch(unittest.TestCase):
             with mock.patch.object(Database, "watch"), mock.patch.object(
                     Database, "read", return_value={}), mock.patch.object(
                         processes, "uses", lambda pid, path:
-                        pid == os.getpid()):
+                        pid == os.getpid()), (
+                            echo if answers else contextlib.nullcontext()):
                 watch.begin(False)
                 if before:
                     server.accept()[0].close()
@@ -850,8 +862,8 @@ class TestWatch(unittest.TestCase):
                     server.close()
                 watch.look(0)
                 found = watch.end()
-            self.assertEqual(bool(found.no_database), not after)
-            self.assertEqual(bool(found.notes), after)
+            self.assertEqual(bool(found.no_database), not answers)
+            self.assertEqual(bool(found.notes), answers)
             if before:
                 os.unlink(path)
             os.unlink(self.path)
@@ -936,7 +948,12 @@ class TestArchive(unittest.TestCase):
                      [], ""),
                     (f"{whole}OVSDB JSON 9 0\n"
                      '{"_is_diff": true, "Bridge": {"b": {"ports": 7}}}\n',
-                     ["br1"], "")):
+                     ["br1"], ""),
+                    (f"{whole}OVSDB JSON 9 0\n"
+                     '{"Bridge": {"b": {"name": ["map", 5]}}}\n',
+                     ["br1"], "read to line 10 only"),
+                    (f"{whole}OVSDB JSON 9 0\n" + "[" * 200000, ["br1"],
+                     "read to line 10 only")):
                 (Path(top) / "etc/conf.db").write_text(text)
                 (found,) = archive.load(top).values()
                 self.assertEqual([row["name"] for row in found.tables[0][
@@ -957,6 +974,10 @@ class TestArchive(unittest.TestCase):
             self.assertIn("Port p 2 could not be opened: No, [none]",
                           [f["sentence"] for f in findings(found)])
             (directory / "ovs-vsctl_list_Interface").unlink()
+            (directory / "ovs-vsctl_list_Port").write_text("lacp: active\n")
+            (found,) = archive.load(top).values()
+            findings(found)
+            (directory / "ovs-vsctl_list_Port").unlink()
             # A file of another program, and of a switch that has few.
             (Path(top) / "proc").mkdir()
             (Path(top) / "proc/version").write_text("Linux version 6.1\n")

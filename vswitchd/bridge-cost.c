@@ -290,7 +290,11 @@ name_peer(const char *peer, pid_t pid,
             return;
         }
     }
-    cost_copy_text(text, MIN(len + 1, PEER_MAX), peer);
+
+    char *target = xmemdup0(peer, len);
+
+    cost_copy_text(text, PEER_MAX, target);
+    free(target);
 
     const char *path = strstr(text, "unix:");
     const char *file = strrchr(text, '/');

@@ -56,7 +56,7 @@ def _usable(table: str, rows: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
             if not isinstance(row[column], dict):
                 row[column] = {}
     return [row for row in rows if isinstance(row.get("name"), str)
-            or table not in ("Bridge", "Interface")]
+            or table not in ("Bridge", "Interface", "Port")]
 
 
 def _value(text: str) -> Any:
@@ -102,7 +102,9 @@ def load(top: str) -> Dict[str, Stock]:
                 log = _read(path)
             elif name == "conf.db":
                 database, wrong = read_file(
-                    processes.end_of(path, MAX_DATABASE))
+                    processes.end_of(path, MAX_DATABASE)) if (
+                        os.path.getsize(path) <= MAX_DATABASE) else (
+                            {}, "it is too large to be read")
             elif table and table[1].lower() in TABLES:
                 name = TABLES[table[1].lower()]
                 tables[name] = _usable(name, _rows(_read(path)))

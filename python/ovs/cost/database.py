@@ -12,8 +12,7 @@ from typing import Any, Counter as Counts, Dict, List, Tuple
 
 from ovs.cost import processes
 
-# What is read, and columns that people or programs change.  Rows of the table
-# Interface are left out if there are very many.
+# What is read, and columns that people or programs change.
 READ = {"Open_vSwitch": (), "Bridge": (), "Controller": (),
         "Port": ("name", "lacp", "interfaces", "other_config"),
         "Interface": ("_uuid", "name", "type", "ofport", "options",
@@ -94,11 +93,13 @@ def read_file(text: str) -> Tuple[Dict[str, List[Dict[str, Any]]], str]:
                     continue
                 new = tables[table].setdefault(uuid, {"_uuid": uuid})
                 for column, value in row.items():
+                    _plain(value)           # Fails if it is damaged.
                     new[column] = _apply(new.get(column), value) if (
                         transaction.get("_is_diff")
                         and _several(schema, table, column)) else value
         wrong = ""
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError,
+            RecursionError):
         wrong = ("it is not a database of ovsdb-server" if n == 1 else
                  f"it is damaged or cut off, and read to line {n - 1} only")
     return {table: [{column: _plain(value) for column, value in row.items()}
@@ -179,6 +180,10 @@ class Database:
                 self._handle(message)
         raise socket.timeout(processes.halted(self.server)
                              or "it does not answer in time")
+
+    def echo(self) -> None:
+        """Waits for an answer."""
+        self._call("echo", [])
 
     def read(self) -> Dict[str, List[Dict[str, Any]]]:
         """Returns the rows of some tables."""

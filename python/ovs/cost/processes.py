@@ -72,13 +72,13 @@ def memory(pid: int) -> int:
 
 
 def running() -> Dict[int, Tuple[int, int]]:
-    """Returns the ticks of CPU that each process has used, and the CPU that
-    its main thread was on last."""
+    """Returns the ticks of CPU that each process with one thread has used, and
+    the CPU that it was on last."""
     found = {}
     for pid in os.listdir("/proc"):
         fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split() if (
             pid.isdigit()) else []
-        if len(fields) > 36:
+        if len(fields) > 36 and fields[17] == "1":
             found[int(pid)] = int(fields[11]) + int(fields[12]), int(
                 fields[36])
     return found

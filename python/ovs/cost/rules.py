@@ -88,14 +88,11 @@ def starved(case: Case) -> Numbers:
     found = [thread for thread in case.delays()
              if thread[1] > (PREEMPTED if thread[0] else STARVED)]
     for _, delay, name, _ in [max(found)] if found else ():
-        hogs = case.stock.hogs
         cpu = re.match(r"pmd-c(\d+)/", name)
-        share, hog = hogs.get(int(cpu[1]), (0, "")) if cpu else max(
-            hogs.values(), default=(0, ""))
+        share, hog = case.stock.hogs.get(int(cpu[1]) if cpu else -1, (0, ""))
         yield {"name": name, "share": min(delay, 1.0), "others": (
             f", and {len(found) - 1} more threads" if found[1:] else "")
-            + (f"; {hog} has used {share:.0%} of {'that' if cpu else 'a'} CPU"
-               if hog else "")}
+            + (f"; {hog} has used {share:.0%} of that CPU" if hog else "")}
 
 
 def stalled(case: Case) -> Numbers:

@@ -269,9 +269,6 @@ class Watch:
     def _path(self) -> str:
         return os.path.join(self._directory, "db.sock")
 
-    def _connect(self) -> Database:
-        return Database(self._path(), self.target.timeout / 2)
-
     def _no_database(self, error: Exception) -> None:
         """Closes the connection to the database after an error."""
         if self._database:
@@ -280,21 +277,18 @@ class Watch:
         self._lost = error
 
     def _explain(self, error: Exception, pid: int) -> None:
-        """Says why there is no database any more: ovsdb-server is gone if
-        another connection fails, too, or does not answer."""
+        """Says why there is no database any more: ovsdb-server is gone, or
+        hangs, if it does not answer over another connection, either."""
         try:
-            self._connect().close()
-        except OSError as e:
-            error = e
-        else:
-            if not isinstance(error, socket.timeout):
-                error = ValueError(error)
-        if isinstance(error, (ConnectionError, FileNotFoundError,
+            with contextlib.closing(Database(self._path(), 2)) as database:
+                database.echo()
+        except (OSError, ValueError) as e:
+            if isinstance(e, (ConnectionError, FileNotFoundError,
                               socket.timeout)) and (
-                processes.uses(pid, self._path())):
-            self.stock.no_database = str(error)
-        else:
-            self.stock.notes.append(f"the database can't be read: {error}")
+                    processes.uses(pid, self._path())):
+                self.stock.no_database = str(e)
+                return
+        self.stock.notes.append(f"the database can't be read: {error}")
 
     def begin(self, once: bool) -> None:
         """Begins the window, or if 'once', prepares for one moment only."""
@@ -305,7 +299,7 @@ class Watch:
             self.failed = str(e)
             return
         try:
-            self._database = self._connect()
+            self._database = Database(self._path(), self.target.timeout / 2)
             if not once:
                 self._database.watch()
         except (OSError, ValueError) as e:

@@ -8,7 +8,6 @@ reached, growth, or a thread that needs half of a CPU and more.
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Callable
 
@@ -55,11 +54,12 @@ def gone(case: Case) -> Numbers:
 
 def unopened(case: Case) -> Numbers:
     bad = []
-    for row in (rows[-1] for rows in case.stock.rows("Interface").values()):
+    for rows in case.stock.rows("Interface").values():
+        row = rows[-1]
         if isinstance(row.get("error"), str) and row["error"]:
             bad.append((row["name"], "could not be opened: " + row["error"]))
-        elif row.get("ifindex") == 0 and number(row.get("ofport")) > 0 and (
-                row.get("type") in ("", "system")):
+        elif all(each.get("ifindex") == 0 and number(each.get("ofport")) > 0
+                 and each.get("type") in ("", "system") for each in rows):
             bad.append((row["name"], "has lost its device"))
     if bad:
         yield {"share": 0.1, "name": bad[0][0], "error": bad[0][1],
@@ -70,7 +70,8 @@ def throttled(case: Case) -> Numbers:
     first, last = (case.stock.quotas + [{}, {}])[:2]
     for group in first.keys() & last.keys():
         n, full = (b - a for a, b in zip(first[group], last[group]))
-        if n >= FEW and full > n / 10:
+        # An idle group has few periods.
+        if n >= max(FEW, 5 * case.stock.seconds) and full > n / 10:
             yield {"name": group, "share": full / n}
 
 
@@ -82,11 +83,13 @@ def link_flaps(case: Case) -> Numbers:
 
 
 def reconnects(case: Case) -> Numbers:
+    # What the database has is as old as this, in seconds.
+    age = (number(case.stock.config("stats-update-interval")) or 5000) / 1000
     for rows in case.stock.rows("Controller").values():
         since = [(row.get("status") or {}).get("sec_since_connect")
                  for row in rows]
         if rows[1:] and None not in since and max(
-                map(number, since)) < case.stock.seconds - 1:
+                map(number, since)) < case.stock.seconds - 1 - age:
             why = rows[-1]["status"].get("last_error")
             yield {"name": rows[-1].get("target", ""), "share": 0.5,
                    "s": number(since[-1]), "why": f" ({why})" if why else ""}
@@ -94,29 +97,33 @@ def reconnects(case: Case) -> Numbers:
 
 def alone(case: Case) -> Numbers:
     stock = case.stock
-    interfaces = stock.rows("Interface")
     for port in (rows[-1] for rows in stock.rows("Port").values()):
-        members = [rows for uuid, rows in interfaces.items()
+        if port.get("lacp") not in ("active", "passive") or port.get(
+                "other_config", {}).get("lacp-fallback-ab") == "true":
+            continue
+        members = [rows for uuid, rows in stock.rows("Interface").items()
                    if uuid in str(port.get("interfaces"))]
-        if port.get("lacp") in ("active", "passive") and members and (
-                port.get("other_config", {}).get("lacp-fallback-ab") != "true"
-                and all(row.get("lacp_current") is False
-                        and row.get("link_state") == "up"
-                        for rows in members for row in rows)):
+        if members and all(row.get("lacp_current") is False
+                           and row.get("link_state") == "up"
+                           for rows in members for row in rows):
             yield {"name": port["name"], "share": 1.0}
 
 
 def no_cpu(case: Case) -> Numbers:
-    mask = re.fullmatch(r"(?:0x)?([0-9a-fA-F]{1,300})",
-                        case.stock.config("pmd-cpu-mask"))
-    online = (1 << (os.cpu_count() or 1)) - 1
-    if case.stock.threads and mask and not int(mask[1], 16) & online:
-        yield {"mask": mask[0], "share": 1.0}
+    stock, mask = case.stock, case.stock.config("pmd-cpu-mask")
+    threads = [thread["name"] for reading in stock.threads
+               for thread in reading.get("threads", ())]
+    polled = [row["name"] for rows in stock.rows("Interface").values()
+              for row in rows[-1:] if number(row.get("ofport")) > 0
+              and str(row.get("type")).startswith(("dpdk", "afxdp", "dummy-p"))
+              ] if mask and threads else []
+    if polled and not any(name.startswith("pmd-") for name in threads):
+        yield {"mask": mask, "name": polled[0], "share": 1.0}
 
 
 def fragments(case: Case) -> Numbers:
     ipf = case.stock.last.get("dpctl/ipf-get-status")
-    if ipf and ipf["n"] >= ipf["max"]:
+    if ipf and ipf["n"] >= ipf["max"] > 0:
         yield {"share": 1.0, "n": ipf["max"]}
 
 
@@ -159,7 +166,8 @@ def moves(case: Case) -> Numbers:
         n = stock.grown(f"fdb/stats-show {bridge}", "moved")
         if stock.seconds and n >= max(FEW, 2 * stock.seconds):
             loops = {p["bridge"] for p in problems(stock.log)
-                     if "translation depth" in p["what"]}
+                     if "translation depth" in p["what"]
+                     and p["at"] >= stock.since}
             yield {"name": bridge, "rate": n / stock.seconds, "n":
                    fdb.get("entries", 0), "share": 0.3, "why":
                    "packets go round through patch ports, by way of "
@@ -275,7 +283,7 @@ def kept(case: Case) -> Numbers:
         gone = 2500 * (dp["max"] - dp["current"])   # About, in bytes.
         rules = stock.last.get("memory/show", {}).get("rules", 0)
         kept_ = stock.resident - 1000 * rules
-        # The patched one returns it: less is left than they took.
+        # If it was returned, less is left than they took.
         if dp["max"] > 10 * dp["current"] + 10000 and (
                 0 < 0.3 * kept_ < gone < kept_):
             yield {"share": 0.0, "mb": stock.resident / 1e6, "max": dp["max"],
@@ -429,8 +437,8 @@ STOCK_RULES = (
          "pmd-cpu-mask names no CPU of this host", "dpif-netdev/pmd-rxq-show",
          "Set `other_config:pmd-cpu-mask` to CPUs that the host has "
          "(`lscpu`).", LINK,
-         "other_config:pmd-cpu-mask={mask} names no CPU of this host: there "
-         "is no PMD thread", no_cpu),
+         "Port {name} receives nothing: there is no PMD thread, as "
+         "other_config:pmd-cpu-mask={mask} names no CPU of this host", no_cpu),
     Rule("fragments-full", "warning", "large packets do not arrive, because "
          "fragments are dropped", "dpctl/ipf-get-status",
          "Find who sends fragments that are never complete. "
@@ -591,7 +599,8 @@ STOCK_RULES = (
     Rule("memory-kept", "hint", "memory stays high after many flows",
          "memory/show, upcall/show",
          "The allocator keeps the memory of deleted flows for new ones. This "
-         "matters only where memory is short or limited (cgroup).", LINK,
+         "matters only where memory is short or limited (cgroup). A patched "
+         "`ovs-vswitchd` returns it, but not with `--mlockall`.", LINK,
          "{mb:,.0f} MB are in memory, most of it kept from a time with "
          "{max:,} flows; now there are {current:,}", kept),
     *(Rule(counter.replace("_", "-"), "critical", symptom,

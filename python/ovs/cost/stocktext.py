@@ -205,9 +205,11 @@ def zones(text: str) -> List[str]:
 
 
 def groups(text: str) -> int:
-    """Returns how many entries mdb/show has."""
-    return len(re.findall(r"^ *\S+ +\d+ .* (?:\d+|static|querier)$", text,
-                          re.MULTILINE))
+    """Returns how many groups, of a VLAN each, mdb/show has, which has a line
+    for each port of a group, and for queriers."""
+    rows = (line.split() for line in text.split("\n"))
+    return len({(row[1], row[-2]) for row in rows if len(row) > 3
+                and row[1].isdigit() and row[-2] != "querier"})
 
 
 def slow_flows(text: str) -> List[Tuple[int, str, str]]:
@@ -261,5 +263,5 @@ def problems(text: str) -> List[Dict[str, Any]]:
             m = re.match(r"(?P<what>.*) on bridge (?P<bridge>.*) while "
                          r"processing (?P<flow>.*)", fields[4])
             if m:
-                found.append(m.groupdict())
+                found.append({"at": fields[0], **m.groupdict()})
     return found
