@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Callable, Iterable, Iterator, Sequence, Tuple
 
 from bench.machine import HugePages
-from bench.packets import make_packet
+from bench.packets import checksum, make_packet
 from tools.switch import Switch, wait_until
 
 PORTS = [f"p{i}" for i in range(1, 9)]
@@ -83,6 +83,17 @@ class Case(Switch):
         thread.start()
         self.callback(thread.join)
         self.callback(self.stopping.set)
+
+    def regularly(self, seconds: float, action: Callable[[int], object]
+                  ) -> None:
+        """Calls 'action' with 0, 1, ... every so many seconds until the
+        end."""
+        def loop() -> None:
+            for i in itertools.count():
+                if self.stopping.wait(seconds):
+                    break
+                action(i)
+        self.meanwhile(loop)
 
     def make_trouble(self) -> None:
         """Does what is wrong, besides packets."""
@@ -463,18 +474,15 @@ class Pods(Trouble):
     rate = 2000
 
     def prepare(self) -> None:
-        self.meanwhile(self.change)
+        self.regularly(0.5, self.change)
 
-    def change(self) -> None:
-        for i in itertools.count():
-            if self.stopping.wait(0.5):
-                break
-            self.ip(f"link add x{i} type veth peer name y{i}",
-                    f"link set x{i} up", f"link set y{i} up")
-            self.vsctl("add-port", "br0", f"x{i}")
-            self.stopping.wait(0.5)
-            self.vsctl("del-port", "br0", f"x{i}")
-            self.ip(f"link del x{i}")
+    def change(self, i: int) -> None:
+        self.ip(f"link add x{i} type veth peer name y{i}",
+                f"link set x{i} up", f"link set y{i} up")
+        self.vsctl("add-port", "br0", f"x{i}")
+        self.stopping.wait(0.5)
+        self.vsctl("del-port", "br0", f"x{i}")
+        self.ip(f"link del x{i}")
 
 
 class Bond(Trouble):
@@ -492,14 +500,8 @@ class Bond(Trouble):
             self.vsctl("add-bond", bridge, f"bond{side}", f"{side}1",
                        f"{side}2", "lacp=active", "bond_mode=balance-tcp",
                        "other_config:lacp-time=fast")
-        self.meanwhile(self.change)
-
-    def change(self) -> None:
-        for basis in itertools.count(1):
-            if self.stopping.wait(3):
-                break
-            self.vsctl("set", "port", "bonda",
-                       f"other_config:bond-hash-basis={basis}")
+        self.regularly(3, lambda i: self.vsctl(
+            "set", "port", "bonda", f"other_config:bond-hash-basis={i + 1}"))
 
 
 class Bulk(Trouble):
@@ -511,12 +513,8 @@ class Bulk(Trouble):
         path = self.directory / "many"
         path.write_text("".join(
             f"table=9,reg0={i},actions=drop\n" for i in range(20000)))
-        self.meanwhile(self.change)
-
-    def change(self) -> None:
-        while not self.stopping.wait(4):
-            self.run("ovs-ofctl", *self.ofctl, "add-flows", "br0",
-                     str(self.directory / "many"))
+        self.regularly(4, lambda _: self.run(
+            "ovs-ofctl", *self.ofctl, "add-flows", "br0", str(path)))
 
 
 class Bundles(Bulk):
@@ -570,13 +568,8 @@ class Rcu(Trouble):
 
     def prepare(self) -> None:
         self.starve(-20)
-        self.meanwhile(self.change)
-
-    def change(self) -> None:
-        for tag in itertools.count(1):
-            if self.stopping.wait(0.5):
-                break
-            self.vsctl("--no-wait", "set", "port", "p8", f"tag={tag % 2 + 1}")
+        self.regularly(0.5, lambda i: self.vsctl(
+            "--no-wait", "set", "port", "p8", f"tag={2 - i % 2}"))
 
 
 class Rxq(Trouble):
@@ -608,13 +601,8 @@ class Flap(Trouble):
     flows = 5
 
     def prepare(self) -> None:
-        self.meanwhile(self.change)
-
-    def change(self) -> None:
-        for i in itertools.count():
-            if self.stopping.wait(0.3):
-                break
-            self.ip(f"link set p2-eth0 {('down', 'up')[i % 2]}")
+        self.regularly(0.3, lambda i: self.ip(
+            f"link set p2-eth0 {('down', 'up')[i % 2]}"))
 
     def packets(self) -> Iterator[Tuple[int, bytes]]:
         for i in itertools.count():
@@ -647,10 +635,7 @@ class Fragments(Trouble):
             packet = bytearray(make_packet(i % 50000) + bytes(1174))
             struct.pack_into(">HHH", packet, 16, 1220, i & 0xffff, 0x2000)
             struct.pack_into(">H", packet, 24, 0)
-            total = sum(struct.unpack_from(">10H", packet, 14))
-            while total >> 16:
-                total = (total & 0xffff) + (total >> 16)
-            struct.pack_into(">H", packet, 24, ~total & 0xffff)
+            struct.pack_into(">H", packet, 24, checksum(packet[14:34]))
             yield i % 8, bytes(packet)
 
 
@@ -675,19 +660,13 @@ class Multicast(Trouble):
     def packets(self) -> Iterator[Tuple[int, bytes]]:
         for i in itertools.count():
             group = 0xef010000 + i % 400
-            igmp = struct.pack(">BBHI", 0x16, 0, 0, group)
-            total = sum(struct.unpack(">4H", igmp))
-            total = (total & 0xffff) + (total >> 16)
             packet = bytearray(make_packet(i % 8, 0, group))
             packet[3:6] = struct.pack(">I", group & 0x7fffff)[1:]
             packet[:3] = bytes.fromhex("01005e")
-            packet[23] = 2                              # IGMP.
-            total_ip = sum(struct.unpack_from(">5H2x4H", packet, 14))
-            while total_ip >> 16:
-                total_ip = (total_ip & 0xffff) + (total_ip >> 16)
-            struct.pack_into(">H", packet, 24, ~total_ip & 0xffff)
-            packet[34:42] = igmp
-            struct.pack_into(">H", packet, 36, ~total & 0xffff)
+            packet[23:26] = 2, 0, 0                     # IGMP.
+            struct.pack_into(">H", packet, 24, checksum(packet[14:34]))
+            struct.pack_into(">BBHI", packet, 34, 0x16, 0, 0, group)
+            struct.pack_into(">H", packet, 36, checksum(packet[34:42]))
             yield i % 8, bytes(packet)
 
 

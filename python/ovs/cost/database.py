@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import socket
-import struct
 import time
 from collections import Counter
 from typing import Any, Counter as Counts, Dict, List, Tuple
@@ -119,8 +118,7 @@ class Database:
         self._id = 0
         try:
             self._socket.connect(path)
-            self.server = struct.unpack("3i", self._socket.getsockopt(
-                socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+            self.server = processes.peer(self._socket)
         except OSError:
             self.close()
             raise

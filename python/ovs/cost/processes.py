@@ -50,6 +50,13 @@ def age() -> float:
             / os.sysconf("SC_CLK_TCK")) if fields else 0.0
 
 
+def peer(sock: socket.socket) -> int:
+    """Returns the process at the other end of a unix socket, as this process
+    sees it, or 0 if it doesn't, in a container for instance."""
+    return int(struct.unpack("3i", sock.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+
+
 def halted(pid: int) -> str:
     """Returns why a process does not run, or ""."""
     fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()

@@ -119,6 +119,13 @@ class Stock:
         return max(self.last.get(command, {}).get(key, 0)
                    - self.first.get(command, {}).get(key, 0), 0)
 
+    def lookups(self, name: str) -> Dict[str, int]:
+        """Returns by how much numbers of a datapath in dpctl/show have
+        grown."""
+        first, last = (reading.get("dpctl/show", {}).get(name, {})
+                       for reading in (self.first, self.last))
+        return {what: n - first.get(what, 0) for what, n in last.items()}
+
     def of(self, command: str) -> Iterator[Any]:
         """Yields name and numbers of each bridge for a command of bridges."""
         for key, value in (*self.last.items(), *self.more.items()):
@@ -147,22 +154,25 @@ class Stock:
         """Returns how much of a CPU the busiest revalidator needs."""
         return max(self.shares(r"revalidator\d+").values(), default=0.0)
 
+    def logged(self, pattern: str) -> List[Any]:
+        """Returns the time and the groups of 'pattern', which begins with a
+        module, of each line of the log in the window."""
+        return [found for found in re.findall(
+            rf"^(\S+?)\|\d+\|{pattern}", self.log, re.MULTILINE)
+            if self.since and found[0] >= self.since]
+
     def longest_poll(self) -> int:
         """Returns the longest iteration of the main loop that the log has in
         the window, in ms, or 0."""
-        return max((int(ms) for at, ms in re.findall(
-            r"^(\S+?)\|\d+\|timeval\|WARN\|Unreasonably long (\d+)ms poll",
-            self.log, re.MULTILINE) if self.since and at >= self.since),
-            default=0)
+        return max((int(ms) for _, ms in self.logged(
+            r"timeval\|WARN\|Unreasonably long (\d+)ms poll")), default=0)
 
     def awaited(self) -> str:
         """Returns the thread that others waited for (RCU) in the window, as
         the log has it, or ""."""
-        for at, thread in re.findall(
-                r"^(\S+?)\|\d+\|ovs_rcu\|WARN\|blocked \d+ ms waiting for "
-                r"(\S+) to quiesce", self.log, re.MULTILINE)[::-1]:
-            return thread if self.since and at >= self.since else ""
-        return ""
+        found = self.logged(r"ovs_rcu\|WARN\|blocked \d+ ms waiting for "
+                            r"(\S+) to quiesce")
+        return found[-1][1] if found else ""
 
     def main(self) -> float:
         """Returns how much of a CPU the main thread needs."""

@@ -8,7 +8,6 @@ reached, growth, or a thread that needs half of a CPU and more.
 
 from __future__ import annotations
 
-import re
 from typing import Callable
 
 from ovs.cost.blame import (WHERE, WHY, after, because, changes, doing, moved,
@@ -130,12 +129,10 @@ def fragments(case: Case) -> Numbers:
 def idle(case: Case) -> Numbers:
     stock, ms = case.stock, number(case.stock.config("max-idle"))
     for name in stock.last.get("dpctl/show", {}) if stock.seconds else ():
-        n = {what: stock.last["dpctl/show"][name].get(what, 0)
-             - stock.first.get("dpctl/show", {}).get(name, {}).get(what, 0)
-             for what in ("hit", "missed")}
-        share = n["missed"] / max(sum(n.values()), 1)
-        if 0 < ms < 1000 and share > 0.2 and (
-                n["missed"] > 100 * stock.seconds):
+        n = stock.lookups(name)
+        missed_ = n.get("missed", 0)
+        share = missed_ / max(missed_ + n.get("hit", 0), 1)
+        if 0 < ms < 1000 and share > 0.2 and missed_ > 100 * stock.seconds:
             yield {"name": name, "share": share, "ms": ms}
 
 
@@ -151,11 +148,9 @@ def multicast(case: Case) -> Numbers:
 
 
 def too_large(case: Case) -> Numbers:
-    ports = [port for at, port in re.findall(
-        r"^(\S+?)\|\d+\|netdev_linux(?:\(\S+\))?\|WARN\|error sending "
-        r"Ethernet packet on (.*): Message too long", case.stock.log,
-        re.MULTILINE)
-        if case.stock.since and at >= case.stock.since]
+    ports = [port for _, port in case.stock.logged(
+        r"netdev_linux(?:\(\S+\))?\|WARN\|error sending Ethernet packet on "
+        r"(.*): Message too long")]
     if ports:
         yield {"share": 0.5, "name": max(ports, key=ports.count)}
 
@@ -358,12 +353,12 @@ def flaps(case: Case) -> Numbers:
 
 def lost_upcalls(case: Case) -> Numbers:
     stock = case.stock
-    for name, dp in stock.last.get("dpctl/show", {}).items():
-        n, missed_ = ((dp.get(what, 0) - stock.first.get("dpctl/show", {}).get(
-            name, {}).get(what, 0)) if stock.seconds else 0
-            for what in ("lost", "missed"))
-        if n >= FEW and "upcall" not in case.windows:
-            yield {"name": name, "n": n, "share": n / max(n + missed_, 1),
+    for name in stock.last.get("dpctl/show", {}) if stock.seconds else ():
+        n = stock.lookups(name)
+        lost = n.get("lost", 0)
+        if lost >= FEW and "upcall" not in case.windows:
+            yield {"name": name, "n": lost,
+                   "share": lost / max(lost + n.get("missed", 0), 1),
                    "advice": FAILED if name.startswith("netdev@") else ""}
 
 

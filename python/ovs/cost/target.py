@@ -9,9 +9,10 @@ import json
 import os
 import pwd
 import socket
-import struct
 import time
 from typing import Any, List, Optional, Sequence
+
+from ovs.cost import processes
 
 try:
     from ovs.dirs import RUNDIR
@@ -101,12 +102,9 @@ class Target:
                 raise
 
     def pid(self) -> int:
-        """Returns the process at the other end, as this process sees it, or 0
-        if it doesn't, in a container for instance."""
-        if not self._socket:
-            return 0
-        return int(struct.unpack("3i", self._socket.getsockopt(
-            socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+        """Returns the process at the other end, or 0, as processes.peer()
+        does, or if there is no connection."""
+        return processes.peer(self._socket) if self._socket else 0
 
     def command(self, command: str, *args: str) -> Any:
         """Returns what 'command' replies, in JSON.
