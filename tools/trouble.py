@@ -38,6 +38,7 @@ class Case(Switch):
     new = 400                   # New flows in a second.
     n_sent = 0
     settings = ""               # In the database, before it starts.
+    warm_s = 3                  # Has the trouble before the doctor comes.
 
     def port_and_rule(self, i: int) -> Tuple[int, int]:
         """Returns those that new flow 'i' is from, and for."""
@@ -52,9 +53,7 @@ class Case(Switch):
             self.vsctl("--no-wait", "set", "Open_vSwitch", ".",
                        *shlex.split(self.settings))
         self.start()
-        self.ip(*(line for name in PORTS for line in (
-            f"link add {name} type veth peer name {name}-eth0",
-            f"link set {name} up", f"link set {name}-eth0 up")))
+        self.add_veths(*((name, f"{name}-eth0") for name in PORTS))
         with self.in_netns():
             self.sockets = [self.enter_context(socket.socket(
                 socket.AF_PACKET, socket.SOCK_RAW, 0)) for _ in PORTS]
@@ -73,9 +72,15 @@ class Case(Switch):
         self.meanwhile(self.send)
         wait_until(lambda: self.n_sent > 2 * self.new, "packets")
 
-    def warm(self, seconds: float) -> None:
+    def add_veths(self, *pairs: Tuple[str, str]) -> None:
+        """Adds pairs of devices, which are up."""
+        self.ip(*(line for pair in pairs for line in (
+            "link add {} type veth peer name {}".format(*pair),
+            *(f"link set {name} up" for name in pair))))
+
+    def warm(self) -> None:
         """Has the trouble go on for a while before the doctor comes."""
-        self.stopping.wait(seconds)
+        self.stopping.wait(self.warm_s)
 
     def meanwhile(self, function: Callable[[], None]) -> None:
         """Calls 'function', which ends when 'stopping' is set."""
@@ -98,15 +103,15 @@ class Case(Switch):
     def make_trouble(self) -> None:
         """Does what is wrong, besides packets."""
 
-    def starve(self, nice: int = 0) -> None:
-        """Adds a PMD thread, and has other processes take its CPU."""
+    def starve(self, nice: int = 0, n: int = 3, command: Sequence[str] = (
+            "sh", "-c", "while :; do :; done")) -> None:
+        """Adds a PMD thread, and has 'n' processes take its CPU."""
         cpu = max(os.sched_getaffinity(0))
         self.vsctl("set", "Open_vSwitch", ".",
                    f"other_config:pmd-cpu-mask={1 << cpu:#x}")
         self.add_ports(["pmd0"], "type=dummy-pmd")
-        for i in range(3):
-            self.spawn(f"load{i}", ["taskset", "-c", str(cpu), "sh", "-c",
-                                    "while :; do :; done"], nice)
+        for i in range(n):
+            self.spawn(f"load{i}", ["taskset", "-c", str(cpu), *command], nice)
 
     def send(self) -> None:
         """Sends as many packets of old flows as of new ones."""
@@ -130,11 +135,13 @@ class Trouble(Case):
     rules: Iterable[str] = ("actions=NORMAL",)
     rate = 1000                 # Packets a second.
     flows = 100                 # That they are of, in turn.
+    senders: Sequence[int] = range(8)       # Numbers of ports, in turn.
 
     def packets(self) -> Iterator[Tuple[int, bytes]]:
         """Yields number of a port and packet, again and again."""
         for i in itertools.count():
-            yield i % 8, make_packet(i % self.flows)
+            yield (self.senders[i % len(self.senders)],
+                   make_packet(i % self.flows))
 
     def make_trouble(self) -> None:
         self.run("ovs-ofctl", "del-flows", "br0")
@@ -449,7 +456,7 @@ class Hung(Trouble):
     """ovsdb-server is stopped."""
     culprit = r"^ovsdb-server does not answer \(it is stopped \(SIGSTOP\)\): "
 
-    def warm(self, seconds: float) -> None:
+    def warm(self) -> None:
         self.processes[0].pause()
         self.callback(self.processes[0].resume)
 
@@ -457,16 +464,12 @@ class Hung(Trouble):
 class Lacp(Trouble):
     """Nobody answers the LACP of a bond."""
     culprit = r"^Bond bond0 carries nothing: .* nobody answers LACP"
+    warm_s = 8
 
     def prepare(self) -> None:
-        self.ip(*(line for i in (1, 2) for line in (
-            f"link add a{i} type veth peer name b{i}",
-            f"link set a{i} up", f"link set b{i} up")))
+        self.add_veths(("a1", "b1"), ("a2", "b2"))
         self.vsctl("add-bond", "br0", "bond0", "a1", "a2", "lacp=active",
                    "bond_mode=balance-tcp")
-
-    def warm(self, seconds: float) -> None:
-        super().warm(8)
 
 
 class Pods(Trouble):
@@ -477,8 +480,7 @@ class Pods(Trouble):
         self.regularly(0.5, self.change)
 
     def change(self, i: int) -> None:
-        self.ip(f"link add x{i} type veth peer name y{i}",
-                f"link set x{i} up", f"link set y{i} up")
+        self.add_veths((f"x{i}", f"y{i}"))
         self.vsctl("add-port", "br0", f"x{i}")
         self.stopping.wait(0.5)
         self.vsctl("del-port", "br0", f"x{i}")
@@ -491,9 +493,7 @@ class Bond(Trouble):
     flows = 5000
 
     def prepare(self) -> None:
-        self.ip(*(line for i in (1, 2) for line in (
-            f"link add a{i} type veth peer name b{i}",
-            f"link set a{i} up", f"link set b{i} up")))
+        self.add_veths(("a1", "b1"), ("a2", "b2"))
         self.vsctl("add-br", "br1", "--", "set", "bridge", "br1",
                    "datapath_type=netdev")
         for bridge, side in (("br0", "a"), ("br1", "b")):
@@ -539,8 +539,8 @@ class Routes(Trouble):
 
     def change(self, *before: str) -> None:
         """Does what is 'before', and has a process do 'lines' all the time."""
-        self.ip("link add t0 type veth peer name t1", "link set t0 up",
-                "link set t1 up", *before)
+        self.add_veths(("t0", "t1"))
+        self.ip(*before)
         self.program("ip", IP, *self.lines, wrapper=(
             "nsenter", f"--target={self.vswitchd.pid}", "--net"))
 
@@ -577,6 +577,7 @@ class Rxq(Trouble):
     culprit = (r"^The PMD thread of core \d+ is \d+% busy, \d+% with queue 0 "
                r"of port n0; the one of core \d+ is \d+% busy")
     rules = ("priority=1,in_port=n0,actions=drop", "priority=0,actions=NORMAL")
+    warm_s = 10
     settings = ("other_config:dpdk-init=true other_config:dpdk-extra="
                 "'--no-pci --in-memory --no-telemetry --socket-limit 400' "
                 "other_config:pmd-cpu-mask=3 other_config:pmd-sleep-max=500")
@@ -591,28 +592,23 @@ class Rxq(Trouble):
         self.add_ports(["n0"], "type=dpdk", "options:dpdk-devargs=net_null0")
         super().make_trouble()
 
-    def warm(self, seconds: float) -> None:
-        super().warm(10)
-
 
 class Flap(Trouble):
     """A link goes down and up."""
     culprit = r"^The link of port p2 has changed its state \d+ times"
     flows = 5
+    senders = 0, 2
 
     def prepare(self) -> None:
         self.regularly(0.3, lambda i: self.ip(
             f"link set p2-eth0 {('down', 'up')[i % 2]}"))
-
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            yield i % 2 * 2, make_packet(i % self.flows)
 
 
 class Reconnects(Trouble):
     """A controller that ends soon, and is started again."""
     culprit = r"^The connection to the controller unix:.* does not last: "
     flows = 5
+    warm_s = 10
 
     def prepare(self) -> None:
         self.program("controller", RECONNECTS)
@@ -620,9 +616,6 @@ class Reconnects(Trouble):
         wait_until(sock.exists, "the controller")
         self.vsctl("set-controller", "br0", f"unix:{sock}", "--", "set",
                    "controller", "br0", "max_backoff=1000")
-
-    def warm(self, seconds: float) -> None:
-        super().warm(10)
 
 
 class Fragments(Trouble):
@@ -704,14 +697,9 @@ class Hog(Trouble):
     nice = 0
 
     def prepare(self) -> None:
-        cpu = str(max(os.sched_getaffinity(0)))
-        self.vsctl("set", "Open_vSwitch", ".",
-                   f"other_config:pmd-cpu-mask={1 << int(cpu):#x}")
-        self.add_ports(["pmd0"], "type=dummy-pmd")
         script = self.directory / "hog.sh"
         script.write_text("while :; do :; done\n")
-        self.spawn("hog", ["taskset", "-c", cpu, "chrt", "-f", "50", "sh",
-                           str(script)])
+        self.starve(0, 1, ("chrt", "-f", "50", "sh", str(script)))
 
 
 class Quota(Trouble):
@@ -727,10 +715,7 @@ class Quota(Trouble):
         group = top / self.directory.name
         group.mkdir()
         self.callback(group.rmdir)
-        if old:
-            (group / "cpu.cfs_quota_us").write_text("8000")
-        else:
-            (group / "cpu.max").write_text("8000 100000")
+        (group / ("cpu.cfs_quota_us" if old else "cpu.max")).write_text("8000")
         (group / "cgroup.procs").write_text(str(self.vswitchd.pid))
         self.callback((top / "cgroup.procs").write_text,
                       str(self.vswitchd.pid))
@@ -740,13 +725,10 @@ class Gone(Trouble):
     """The device of a port is deleted."""
     culprit = r"^Port p3 has lost its device"
     flows = 5
+    senders = 0,
 
     def prepare(self) -> None:
         self.ip("link del p3")
-
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            yield 0, make_packet(i % self.flows)
 
 
 class Zone(Trouble):
@@ -766,6 +748,7 @@ class Scan(Trouble):
              r"[4-6]\d,\d+ flows; now there are \d+")
     rules = (f"ip,actions={BY_SOURCE},output:p1",)
     rate = 10000
+    warm_s = 30
 
     def prepare(self) -> None:
         self.appctl("upcall/set-flow-limit", "200000")
@@ -776,6 +759,3 @@ class Scan(Trouble):
         while True:
             time.sleep(1)
             yield 1, make_packet(0)
-
-    def warm(self, seconds: float) -> None:
-        super().warm(30)

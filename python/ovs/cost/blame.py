@@ -9,9 +9,8 @@ from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from ovs.cost.case import Case
 from ovs.cost.stock import Stock, number
-from ovs.cost.stocktext import problems
 
-FEW = 10                        # Changes that may be chance.
+FEW = 10                        # Events that may be chance.
 
 # What the main thread does in a stage.
 DOING = {
@@ -68,10 +67,12 @@ def changes(case: Case) -> str:
 
 
 def where_resubmits(stock: Stock) -> str:
-    for problem in reversed(problems(stock.log)):
-        if "resubmit" in problem["what"] or "depth" in problem["what"]:
-            return f"; on bridge {problem['bridge']}, {problem['flow'][:100]}"
-    return ""
+    found = re.findall(
+        r"^[^|\n]*\|[^|\n]*\|ofproto_dpif_xlate[^|\n]*\|[^|\n]*\|"
+        r".*(?:resubmit|depth).* on bridge (.*) while processing (.*)",
+        stock.log, re.MULTILINE)
+    return f"; on bridge {found[-1][0]}, {found[-1][1][:100]}" if (
+        found) else ""
 
 
 def where_meter(stock: Stock) -> str:

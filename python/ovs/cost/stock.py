@@ -270,21 +270,23 @@ class Watch:
             self.stock.add(reading, request, reply)
 
     def _read_database(self) -> None:
-        if self._database:
-            try:
+        with self._failing():
+            if self._database:
                 self.stock.tables.append(self._database.read())
-            except (OSError, ValueError) as e:
-                self._no_database(e)
 
     def _path(self) -> str:
         return os.path.join(self._directory, "db.sock")
 
-    def _no_database(self, error: Exception) -> None:
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
         """Closes the connection to the database after an error."""
-        if self._database:
-            self._database.close()
-        self._database = None
-        self._lost = error
+        try:
+            yield
+        except (OSError, ValueError) as e:
+            if self._database:
+                self._database.close()
+            self._database = None
+            self._lost = e
 
     def _explain(self, error: Exception, pid: int) -> None:
         """Says why there is no database any more: ovsdb-server is gone, or
@@ -308,12 +310,10 @@ class Watch:
         except TargetError as e:
             self.failed = str(e)
             return
-        try:
+        with self._failing():
             self._database = Database(self._path(), self.target.timeout / 2)
             if not once:
                 self._database.watch()
-        except (OSError, ValueError) as e:
-            self._no_database(e)
         self._read_database()
         self._bridges = [row["name"] for tables in stock.tables
                          for row in tables.get("Bridge", ())][:MAX_BRIDGES]
@@ -330,7 +330,7 @@ class Watch:
         self._show_datapaths(stock.first)
         if not self.failed:
             self._start = time.monotonic()
-        pid = self.target.pid() or self._pid()
+        pid = self._pid()
         stock.threads.append(processes.threads(pid))
         stock.quotas.append(processes.quota(pid))
         stock.running = processes.running()
@@ -348,8 +348,10 @@ class Watch:
         return []
 
     def _pid(self) -> int:
-        """Returns the process that the name of the socket has, if that is
-        what it looks like."""
+        """Returns the process at the other end, or that the name of the
+        socket has, if that is what it looks like."""
+        if self.target.pid():
+            return self.target.pid()
         with contextlib.suppress(TargetError, OSError):
             match = re.search(r"\.(\d+)\.ctl$", socket_path(self.target.name))
             if match:
@@ -369,11 +371,9 @@ class Watch:
             self.stock.clients.look()
         if self.stock.kernel:
             self.stock.kernel.look()
-        if self._database:
-            try:
+        with self._failing():
+            if self._database:
                 self._database.look()
-            except (OSError, ValueError) as e:
-                self._no_database(e)
         if not self._middle and not self.failed and (
                 time.monotonic() - self._start > seconds / 2):
             self._middle = True
@@ -384,8 +384,8 @@ class Watch:
     def end(self) -> Stock:
         stock = self.stock
         if self._directory:
-            if stock.threads and stock.threads[0]:
-                pid = stock.threads[0]["pid"]
+            pid = stock.threads[0].get("pid", 0) if stock.threads else 0
+            if pid:
                 stock.threads.append(processes.threads(pid))
                 stock.resident = processes.memory(pid)
                 stock.quotas.append(processes.quota(pid))
@@ -394,10 +394,8 @@ class Watch:
                 stock.log = processes.log(pid)
             if not self.failed:
                 self._ask(stock.last, (*FIRST, *ONCE))
-                if stock.threads and stock.threads[0]:
-                    pid = self.target.pid() or self._pid()
-                    stock.follower = pid if pid != stock.threads[0][
-                        "pid"] else 0
+                now = self._pid()
+                stock.follower = now if pid and now != pid else 0
                 if self._start:
                     stock.seconds = time.monotonic() - self._start
             if not self.failed:
@@ -413,8 +411,7 @@ class Watch:
             if self._database:
                 stock.changes = dict(self._database.changes)
             if self._lost:
-                self._explain(self._lost, self.target.pid() or self._pid() or (
-                    stock.threads[0].get("pid", 0) if stock.threads else 0))
+                self._explain(self._lost, self._pid() or pid)
             if not self.failed:
                 self._ask_more()
         if self._database:

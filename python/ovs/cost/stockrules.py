@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from typing import Callable
 
-from ovs.cost.blame import (WHERE, WHY, after, because, changes, doing, moved,
-                            reasons, resets, speakers)
+from ovs.cost.blame import (FEW, WHERE, WHY, after, because, changes, doing,
+                            moved, reasons, resets, speakers)
 from ovs.cost.case import Case, Numbers, Rule
 from ovs.cost.stock import REASONS, growth, number, slow_paths
-from ovs.cost.stocktext import problems
 
 HALF = 0.5                      # Of a CPU, by one thread.
 FULL = 0.9                      # Of a limit, or of a PMD thread.
-FEW = 10                        # Events that may be chance.
 LINK = "cost-doctor", "What it looks at"
 FAILED = ("Upcalls fail while bridges or ports change, or if a packet can't "
           "be translated. The log has the reason.")
@@ -160,9 +158,9 @@ def moves(case: Case) -> Numbers:
     for bridge, fdb in stock.of("fdb/stats-show"):
         n = stock.grown(f"fdb/stats-show {bridge}", "moved")
         if stock.seconds and n >= max(FEW, 2 * stock.seconds):
-            loops = {p["bridge"] for p in problems(stock.log)
-                     if "translation depth" in p["what"]
-                     and p["at"] >= stock.since}
+            loops = {bridge for _, bridge in stock.logged(
+                r"ofproto_dpif_xlate[^|\n]*\|\w+\|.*translation depth.* on "
+                r"bridge (.*) while processing ")}
             yield {"name": bridge, "rate": n / stock.seconds, "n":
                    fdb.get("entries", 0), "share": 0.3, "why":
                    "packets go round through patch ports, by way of "

@@ -252,16 +252,3 @@ def meters(text: str) -> Dict[str, int]:
         elif found:
             found[meter] += int(m[2])
     return found
-
-
-def problems(text: str) -> List[Dict[str, Any]]:
-    """Returns what a log has about packets that could not be translated."""
-    found = []
-    for line in text.split("\n"):
-        fields = line.split("|", 4)
-        if len(fields) == 5 and fields[2].startswith("ofproto_dpif_xlate"):
-            m = re.match(r"(?P<what>.*) on bridge (?P<bridge>.*) while "
-                         r"processing (?P<flow>.*)", fields[4])
-            if m:
-                found.append({"at": fields[0], **m.groupdict()})
-    return found
