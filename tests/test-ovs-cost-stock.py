@@ -87,7 +87,13 @@ def macs(found: Stock) -> None:
     found.last[bridge] = dict(found.last[bridge], evicted=4000, max=1000,
                               entries=1000)
     found.more['fdb/show br"0'] = {"7": 900, "1": 100}
-    found.tables = [{"Interface": [{"name": "p1", "ofport": 7}]}]
+    # Another bridge has a port of that number.
+    found.tables = [{
+        "Bridge": [{"name": "br1", "ports": "P2"},
+                   {"name": 'br"0', "ports": ["P0", "P1"]}],
+        "Port": [{"_uuid": f"P{i}", "interfaces": f"I{i}"} for i in range(3)],
+        "Interface": [{"_uuid": f"I{i}", "name": f"p{i}", "ofport": number}
+                      for i, number in ((2, 7), (0, 1), (1, 7))]}]
 
 
 def loop(found: Stock) -> None:

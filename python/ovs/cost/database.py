@@ -13,7 +13,7 @@ from ovs.cost import processes
 
 # What is read, and columns that people or programs change.
 READ = {"Open_vSwitch": (), "Bridge": (), "Controller": (),
-        "Port": ("name", "lacp", "interfaces", "other_config"),
+        "Port": ("_uuid", "name", "lacp", "interfaces", "other_config"),
         "Interface": ("_uuid", "name", "type", "ofport", "options",
                       "bfd_status", "statistics", "error", "link_resets",
                       "ifindex", "link_state", "lacp_current")}

@@ -199,12 +199,18 @@ class Stock:
             return str(row.get("other_config", {}).get(key, ""))
         return ""
 
-    def port(self, number: str) -> str:
-        """Returns the name of the port with an OpenFlow number, if no other
-        has it."""
-        names = [row["name"] for row in (self.tables or [{}])[-1].get(
-            "Interface", ()) if str(row.get("ofport")) == number]
-        return names[0] if len(names) == 1 else f"number {number}"
+    def port(self, number: str, bridge: str) -> str:
+        """Returns the name of the bridge's port with an OpenFlow number."""
+        tables = (self.tables or [{}])[-1]
+        ports = [str(row.get("ports")) for row in tables.get("Bridge", ())
+                 if row.get("name") == bridge]
+        interfaces = [str(row.get("interfaces"))
+                      for row in tables.get("Port", ())
+                      if row.get("_uuid", "?") in str(ports)]
+        return next((row["name"] for row in tables.get("Interface", ())
+                     if str(row.get("ofport")) == number
+                     and row.get("_uuid", "?") in str(interfaces)),
+                    f"number {number}")
 
     def add(self, reading: Dict[str, Any], command: str, text: Any) -> None:
         """Adds the text of a command to 'first' or 'last'."""

@@ -40,8 +40,8 @@ def evicted(case: Case) -> Numbers:
         if n >= FEW and fdb.get("max"):
             yield {"name": bridge, "n": n, "max": fdb["max"], "share": 1.0,
                    "s": stock.seconds or 60.0, "who": (
-                       f"; port {stock.port(port)} has {ports[port]:,} of them"
-                       if ports else "")}
+                       f"; port {stock.port(port, bridge)} has "
+                       f"{ports[port]:,} of them" if ports else "")}
 
 
 def gone(case: Case) -> Numbers:
