@@ -41,8 +41,9 @@ struct cost_entry {
     uint32_t class;
     uint16_t known;                     /* A bit for each stage that is. */
     uint8_t counter;                    /* To increment or COST_NO_COUNTER. */
-    bool watched;                       /* Are stages that are sampled for the
-                                         * slowest events only? */
+    bool watched;                       /* Split only because a slow one came
+                                         * before?  Then the stages are in no
+                                         * histogram, and keys not counted. */
     uint64_t stages[COST_MAX_STAGES];   /* ns or number, of those 'known'. */
 };
 
@@ -53,8 +54,8 @@ struct cost_block {
     struct cost_hist *hists;            /* kind->n_stages, the last one of
                                          * which is also... */
     struct cost_hist *total;
-    atomic_uint64_t n_untimed;          /* Events whose time is not known,
-                                         * unless kind->n_reasons. */
+    atomic_uint64_t n_untimed;          /* Events whose time is not known, but
+                                         * not all if kind->n_reasons. */
     atomic_uint64_t n_slow;             /* Above 'log_ns' of the settings. */
     atomic_uint64_t max_us;             /* Time of day when the longest event
                                          * ended, us since the Epoch, or 0 if

@@ -110,8 +110,8 @@ cost_clock_now(const char *event, uint64_t tsc OVS_UNUSED)
     return cost_clock_tsc();
 }
 
-/* Returns the ticks from 'from' to 'to', which may be less by a few ticks if
- * the two were read on different CPUs. */
+/* Returns the ticks from 'from' to 'to'.  Returns 0 if 'to' is a little less,
+ * as it may be if the two were read on different CPUs. */
 static inline uint64_t
 cost_clock_ticks(uint64_t from, uint64_t to)
 {

@@ -95,7 +95,8 @@ struct cost_config {
     uint32_t default_interval;          /* For 'sample_interval'. */
 
     /* Applies further settings of 'other_config', the column in the
-     * Open_vSwitch table.  Or NULL, as long as the report is not extended. */
+     * Open_vSwitch table.  Or NULL.  Code that extends a report replaces it,
+     * and calls the one before. */
     void (*apply)(const struct smap *other_config);
 
     /* Counts, with cost_count(), what somebody else, such as the kernel, has
@@ -108,8 +109,8 @@ struct cost_config {
     atomic_uint64_t log_ns;             /* Events that take longer are counted
                                          * in 'n_slow', and the slowest of a
                                          * second is logged, unless it is 0. */
-    struct cost_breach *breach;         /* The slowest one that is to be, or
-                                         * NULL. */
+    struct cost_breach *breach;         /* The slowest one since cost_log()
+                                         * logged one, or NULL. */
     struct ovs_list list_node;          /* Of all settings. */
 };
 
@@ -122,9 +123,10 @@ struct cost_config {
 
 /* What is measured.  Static, and constant once there are accounts. */
 struct cost_kind {
-    const char *event;                  /* Such as "upcall".  Kinds whose
-                                         * names are the same string share
-                                         * cost_lap() and cost_outcome(). */
+    const char *event;                  /* Such as "upcall".  Kinds with the
+                                         * same pointer share cost_lap(),
+                                         * cost_outcome() and
+                                         * cost_span_current(). */
     struct cost_config *config;
 
     /* In order.  The last stage is the whole event. */
@@ -149,8 +151,8 @@ struct cost_kind {
     /* The slowest events. */
     size_t n_slowest;                   /* Kept per thread. */
     size_t n_details;                   /* 64-bit words of details of each,
-                                         * which are zeros before this is
-                                         * called with the event's span. */
+                                         * zeros until get_details() is called
+                                         * with the event's span. */
     void (*get_details)(const struct cost_span *, uint64_t *details);
 
     bool typed_names;                   /* Is an account's name

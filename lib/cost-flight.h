@@ -34,6 +34,8 @@ struct smap;
 void cost_flight_init(void);
 void cost_flight_apply(const struct smap *other_config);
 void cost_flight_run(void);
+
+/* For tests. */
 struct json *cost_flight_to_json(int last_s, unsigned int kept, size_t max);
 
 #endif /* cost-flight.h */

@@ -31,9 +31,10 @@ struct cost_data {
     uint32_t latest_class;              /* Recorded last, */
     struct cost_block *latest;          /* and its block. */
 
-    atomic_uint64_t threshold_ns;       /* An event that takes longer belongs
-                                         * to 'slowest', or is to be logged.
-                                         * A reader may set it to 0. */
+    atomic_uint64_t threshold_ns;       /* An event that takes longer may
+                                         * belong to 'slowest', or be logged.
+                                         * Other threads set it to 0: then the
+                                         * next event finds out. */
     OVSRCU_TYPE(struct cost_classes *) classes;
 
     /* The recording thread takes one of these, adds an event, and puts it
@@ -45,8 +46,8 @@ struct cost_data {
 
 /* What one thread records of one account.  Fits in a cache line. */
 struct cost_recorder {
-    OVSRCU_TYPE(struct cost_data *) data;  /* That of all recorders that have
-                                            * recorded nothing, or its own. */
+    OVSRCU_TYPE(struct cost_data *) data;  /* Its own or, until it records, an
+                                            * empty one that all share. */
     const struct cost_kind *kind;
 
     /* Used by the recording thread only. */
@@ -56,7 +57,8 @@ struct cost_recorder {
                                          * enters the slowest. */
 
     struct cost_account *account;
-    uint64_t since_tick;                /* The latest one when this began. */
+    uint64_t since_tick;                /* Number of the sampler's latest tick
+                                         * when this was created. */
     char thread[COST_NAME_MAX];         /* Name of the recording thread. */
 };
 
@@ -84,8 +86,9 @@ typedef void cost_breach_cb(const struct cost_recorder *,
                             const struct cost_span *);
 void cost_set_breach_cb(cost_breach_cb *);
 
-/* Recording.  cost_record() needs the span of a slow event, which may be NULL:
- * the caller counts its keys, with cost_count_who(). */
+/* Recording.  cost_record() adds 'counts' to the counters, unless it is NULL.
+ * It takes details of a slow event from the span, unless that is NULL.  The
+ * caller counts keys, with cost_count_who(). */
 void cost_record(struct cost_recorder *, const struct cost_entry *,
                  const uint64_t *counts, const struct cost_span *);
 void cost_count(struct cost_recorder *, size_t class, size_t counter,
@@ -113,32 +116,6 @@ cost_sample(struct cost_recorder *recorder, uint32_t interval)
         return true;
     }
     return false;
-}
-
-/* Records in 'recorder' an event of 'class' that took 'total_ns' and of which
- * nothing else is known, and increments 'counter' unless that is
- * COST_NO_COUNTER.  Returns false, without doing anything, if this takes
- * cost_record(). */
-static inline bool
-cost_record_total(struct cost_recorder *recorder, uint32_t class,
-                  size_t counter, uint64_t total_ns)
-{
-    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
-    struct cost_block *block = data->latest;
-    bool highest;
-
-    if (OVS_UNLIKELY(data->latest_class != class
-                     || total_ns > cost_load(&data->threshold_ns)
-                     || !cost_hist_record(block->total, total_ns, &highest))) {
-        return false;
-    }
-    if (OVS_UNLIKELY(highest)) {
-        cost_set_longest__(block);
-    }
-    if (OVS_LIKELY(counter != COST_NO_COUNTER)) {
-        cost_increase(&block->counters[counter], 1);
-    }
-    return true;
 }
 
 /* Counts an event of 'recorder', whose kind has reasons, that is neither timed

@@ -13,8 +13,9 @@ struct json;
  *
  * A reading, see lib/cost.h, is appended to a string as JSON: a reply may have
  * tens of thousands of numbers, and a 'struct json' takes some allocations for
- * each, and a program may ask for it every second.  The text is a walk over
- * that JSON, in the order in which a kind has its stages and counters.
+ * each, and a program may ask for it every second.  For a text, the string of
+ * one account is parsed, and cost_render_account() walks over the result, in
+ * the order in which a kind has its stages and counters.
  * Documentation/topics/cost-json.rst describes the JSON, and
  * python/ovs/cost/schema-2.json is its schema. */
 

@@ -38,7 +38,8 @@ struct ds;
 
 /* The key that an event is counted for. */
 struct cost_who {
-    uint64_t id;                        /* Never two keys in one list. */
+    uint64_t id;                        /* Identifies the key in its list, 0 if
+                                         * there is none.  May be a hash. */
     const char *name;
     const char *group;
     uint64_t numbers[2];                /* What is NULL of the above is

@@ -11,8 +11,8 @@ DEFINE_EXTERN_PER_THREAD_DATA(cost_innermost, NULL);
 /* Called for each event that has been recorded, or NULL. */
 static ATOMIC(cost_span_observer *) observer;
 
-/* Makes 'observer_' see each event, in its thread, after it has been recorded,
- * or none if that is NULL.  Any thread may call this. */
+/* Makes 'observer_' see events, in their threads, or nobody if that is NULL.
+ * Any thread may call this. */
 void
 cost_span_observe(cost_span_observer *observer_)
 {
@@ -100,6 +100,32 @@ record(struct cost_span *span, uint64_t now, uint64_t total,
     }
 }
 
+/* Records in 'recorder' an event of 'class' that took 'total_ns' and of which
+ * nothing else is known, and increments 'counter' unless that is
+ * COST_NO_COUNTER.  Returns false, without doing anything, if this takes
+ * cost_record(). */
+static bool
+record_total(struct cost_recorder *recorder, uint32_t class, size_t counter,
+             uint64_t total_ns)
+{
+    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+    struct cost_block *block = data->latest;
+    bool highest;
+
+    if (OVS_UNLIKELY(data->latest_class != class
+                     || total_ns > cost_load(&data->threshold_ns)
+                     || !cost_hist_record(block->total, total_ns, &highest))) {
+        return false;
+    }
+    if (OVS_UNLIKELY(highest)) {
+        cost_set_longest__(block);
+    }
+    if (OVS_LIKELY(counter != COST_NO_COUNTER)) {
+        cost_increase(&block->counters[counter], 1);
+    }
+    return true;
+}
+
 /* Ends 'span''s event at 'now', in ticks, and records it for 'class'.  Adds
  * 'counts' to the counters, if it is nonnull.  If its time is not known, the
  * event is counted without times. */
@@ -111,8 +137,8 @@ cost_span_finish(struct cost_span *span, uint64_t now, size_t class,
 
     /* Most events are neither sampled nor slow. */
     if (OVS_LIKELY(!(span->sampled | span->entry.known | (uintptr_t) counts))
-        && OVS_LIKELY(cost_record_total(span->recorder, class,
-                                        span->entry.counter, total))) {
+        && OVS_LIKELY(record_total(span->recorder, class, span->entry.counter,
+                                     total))) {
         return;
     }
     span->entry.class = class;

@@ -25,17 +25,19 @@
  *
  * cost_lap() applies to the innermost span of the calling thread, so that the
  * code that ends a stage need not know the code that began the event; a span
- * of another kind ignores it.  Spans nest: the time of an inner event is not
- * part of the outer one, so that adding up events that are begun never counts
- * time twice.
+ * of another kind ignores it.  Spans of cost_span_begin() nest: the time of
+ * the inner one is not part of the outer one, so that adding them up never
+ * counts time twice.
  *
  * A caller that has just read the clock may pass that reading instead of 0,
  * which saves another one: if events follow each other immediately, the end of
  * one may be the start of the next.
  *
  * An event that is not within the code of one function, such as one of several
- * that go on at the same time, does not become innermost.  Its time is not
- * subtracted from other events, nor theirs from it.  The caller passes its
+ * that go on at the same time, or whose time is to be part of the outer one,
+ * too, is opened instead.  It does not become innermost, unless the caller
+ * makes it so, as lib/upcall-cost-kernel.c does with the upcall that is worked
+ * on.  Its time is not subtracted from other events.  The caller passes its
  * points in time:
  *
  *     cost_span_open(&span, recorder, sampled, now);
@@ -62,7 +64,8 @@ struct cost_span {
                                          * COST_APART.  Not set before the
                                          * first one ends. */
     uint64_t excluded;                  /* Ticks of inner events. */
-    bool sampled;                       /* Time the stages? */
+    bool sampled;                       /* Time the stages?  Also true if the
+                                         * entry is 'watched'. */
     uint16_t lapped;                    /* Stages of 'entry' that are not
                                          * 'known' yet, but have ticks. */
     struct cost_who who[COST_MAX_LISTS];  /* With 'id' 0 if not known. */
@@ -72,7 +75,9 @@ struct cost_span {
 /* The calling thread's innermost span, or NULL. */
 DECLARE_EXTERN_PER_THREAD_DATA(struct cost_span *, cost_innermost);
 
-/* Sees an event that has ended at 'now', in ticks. */
+/* Sees an event that cost_span_finish() has given to cost_record(), and that
+ * ended at 'now', in ticks.  Those that were neither split nor
+ * slow are not seen. */
 typedef void cost_span_observer(const struct cost_span *, uint64_t now);
 void cost_span_observe(cost_span_observer *);
 

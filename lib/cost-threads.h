@@ -43,18 +43,19 @@ struct json;
  * Thread-safety
  * =============
  *
- * Any thread may call these functions.  cost_threads_cause() and
+ * The main thread calls cost_threads_init(), once, before others record; any
+ * thread may call the other functions.  cost_threads_cause() and
  * cost_threads_mark() wait for nobody: a thread has a lock of its own, which
  * the sampler holds while it reads this thread. */
 
 void cost_threads_init(void);
-enum cost_cause cost_threads_cause(uint64_t event_ns, uint64_t age_ns);
 void cost_threads_mark(bool end);
-struct json *cost_threads_to_json(int window_s, struct ds *);
 bool cost_read_file(char *, size_t size, const char *format, ...)
     OVS_PRINTF_FORMAT(3, 4);
 
 /* For tests. */
+enum cost_cause cost_threads_cause(uint64_t event_ns, uint64_t age_ns);
+struct json *cost_threads_to_json(int window_s, struct ds *);
 extern const char *cost_threads_root;
 
 #endif /* cost-threads.h */

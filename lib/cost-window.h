@@ -28,8 +28,8 @@
 
 #define COST_TICK_MS 10000
 
-/* Ticks that are kept: so many of the latest, and one in so many of those that
- * are not older than so many. */
+/* Kept are the latest COST_TICKS_EACH ticks and, of the COST_TICKS_MAX latest,
+ * one in COST_TICKS_STEP. */
 #define COST_TICKS_EACH 8
 #define COST_TICKS_STEP 6
 #define COST_TICKS_MAX 102

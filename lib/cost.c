@@ -380,7 +380,7 @@ account_matches(const struct cost_account *account,
  * name of "NAME", too.  The caller must free it with cost_accounts_put().
  *
  * Unless 'last_ms' is 0, numbers are of the last 'last_ms' milliseconds, and
- * some seconds more, or since the latest clear.
+ * up to a minute more, or since the latest clear.
  *
  * An account that is destroyed afterwards can still be read, so that it is
  * counted exactly once. */
@@ -654,7 +654,7 @@ kind_copy(const struct cost_kind *kind, uint64_t tick)
     cost_accounts_put(&all);
 }
 
-/* Copies numbers of all accounts if the latest copy is some seconds old.
+/* Copies the most active accounts if the latest copy is some seconds old.
  * Always the same thread must call this, which must not be quiescent. */
 void
 cost_accounts_copy(void)

@@ -38,8 +38,8 @@ struct simap;
  * The others are only counted, see cost_count_event().
  *
  * An event in progress when accounting is switched off is recorded, unless it
- * is an iteration of the main loop, a burst that is more than counted, or an
- * upcall that gets lost.
+ * is an iteration of the main loop, an upcall that gets lost, or a burst that
+ * is timed, is within another event, has drops or retries, or fails.
  *
  *
  * Thread-safety
@@ -53,20 +53,23 @@ struct simap;
  * Any thread may read or clear an account while others record into it, with
  * relaxed loads: a reading may have part of the events that are recorded
  * meanwhile, such as their times without their counters, and the next one has
- * the rest, as it has a list of the slowest events that its thread is just
- * adding to.  Sums are exact once nobody records.
+ * the rest.  A list of slowest events or keys that its thread is just adding
+ * to is missing, and there next time.  Sums are exact once nobody records.
  *
  * Locks are taken in this order: that of the configuration, under which
- * cost_config's functions run; that of all accounts; that of one account; that
- * of windows.  Creating an account takes the first three.  Recording only
- * tries a lock, for an event that is to be logged, has a cause, or is a
- * thread's first one for the flight recorder, see lib/cost-flight.h.
+ * cost_config's apply() runs, and sometimes refresh(); one that refresh()
+ * takes, such as that of sockets; that of all accounts; that of one account;
+ * that of the deleted ones of its kind; that of windows.  Recording only tries
+ * locks: for an event that is to be logged, for a cause, and for the flight
+ * recorder, see lib/cost-flight.h.
  *
  * The numbers of a destroyed recorder move to a book named "exited".  The
  * numbers of a destroyed account, with those of its recorders, move to the
- * sums of deleted accounts that cost_accounts_get() has.  The slowest events,
- * and the keys, move to the account with each tick, before they are read, and
- * when a thread exits.  Slowest events of deleted accounts are not shown.
+ * sums of deleted accounts that cost_accounts_get() has.  Keys move to
+ * "exited" when the account is read or copied.  The slowest events move to the
+ * account when it is copied, and in cost_account_take_slowest(), which readers
+ * that want the latest ones call before cost_account_read().  Both move when a
+ * thread exits.  Slowest events of deleted accounts are not shown.
  *
  * Clearing an account takes the data away from its recorders; what is recorded
  * next is new data, an event in progress with it.  "exited" is emptied, and an
@@ -111,7 +114,9 @@ struct cost_reading {
                                          * minutes, say, were wanted, these two
                                          * are about them. */
     struct cost_book total;
-    struct cost_thread_book *threads;   /* The last one is "exited". */
+    struct cost_thread_book *threads;   /* The last one is "exited", with the
+                                         * keys of all.  In a window, those
+                                         * without a copy are left out. */
     size_t n_threads;
     struct cost_slow **slowest;         /* The slowest one first. */
     size_t n_slowest;
@@ -135,8 +140,8 @@ struct cost_accounts {
                                          * unless its number is 0. */
 
     /* If all accounts were wanted, for each of 'n_kinds' kinds: the sum of
-     * those that have been destroyed, and the same for the caller to add
-     * others to, whose 'since_us' is that of a sum of all accounts. */
+     * those that have been destroyed, and a copy, to which the caller adds
+     * 'accounts'.  The 'since_us' of the copy is right for the result. */
     struct cost_sum *deleted;
     struct cost_sum *totals;
     size_t n_kinds;

@@ -69,8 +69,6 @@ enum nl_cost_op {
     NL_COST_N_OPS
 };
 
-extern const struct cost_kind nl_cost_kind;
-
 /* A call in progress.  A notification's family is known when it is there. */
 struct nl_cost {
     struct cost_span span;      /* No recorder if not accounted for. */
@@ -87,10 +85,13 @@ void nl_cost_sent(struct nl_cost *, size_t n_requests);
 void nl_cost_received(struct nl_cost *, int error, const struct ofpbuf *);
 void nl_cost_stop(struct nl_cost *, int error);
 
-void nl_cost_put_details(const char *account, const uint64_t *words,
-                         bool packet, struct json *);
 void nl_cost_define_family(uint16_t type, const char *name);
 
 void nl_cost_init(void);
+
+/* For tests. */
+extern const struct cost_kind nl_cost_kind;
+void nl_cost_put_details(const char *account, const uint64_t *words,
+                         bool packet, struct json *);
 
 #endif /* netlink-cost.h */

@@ -69,10 +69,12 @@ struct upcall_cost_socket;
 
 /* On the stack of the code that starts and stops it. */
 struct upcall_cost_batch {
-    struct cost_recorder *recorder;     /* NULL if accounting is off. */
+    struct cost_recorder *recorder;     /* NULL if there is none, or accounting
+                                         * was off when the batch started. */
     uint32_t interval;                  /* One in so many is sampled. */
     bool sampled;                       /* Is one of these? */
-    size_t n;                           /* Upcalls translated so far. */
+    size_t n;                           /* Upcalls that wait for the batch; the
+                                         * one being received is upcalls[n]. */
     size_t n_installed;
     struct upcall_cost upcalls[UPCALL_COST_MAX_BATCH];
 };
@@ -119,7 +121,7 @@ struct upcall_cost_observer {
     size_t (*empty)(struct upcall_cost_queue *);
 };
 
-extern atomic_count upcall_cost_n_shared;   /* Sockets, now. */
+extern atomic_count upcall_cost_n_shared;   /* Sockets that are 'shared'. */
 void upcall_cost_kernel_observe(const struct upcall_cost_observer *);
 
 #endif /* upcall-cost-kernel.h */

@@ -25,6 +25,9 @@
  * from is not watched.  upcall_cost_queue_init() is to be called before there
  * is any socket. */
 
+void upcall_cost_queue_init(void);
+
+/* The functions of upcall_cost_queue_init()'s observer, for tests. */
 struct upcall_cost_queue *upcall_cost_queue_attach(int fd, char **error);
 void upcall_cost_queue_detach(struct upcall_cost_queue *);
 
@@ -32,7 +35,5 @@ uint64_t upcall_cost_queue_received(struct upcall_cost_queue *,
                                     const void *msg, size_t len);
 void upcall_cost_queue_overrun(struct upcall_cost_queue *);
 size_t upcall_cost_queue_empty(struct upcall_cost_queue *);
-
-void upcall_cost_queue_init(void);
 
 #endif /* upcall-cost-queue.h */

@@ -106,11 +106,12 @@ enum upcall_cost_type {
     UPCALL_COST_IPFIX,
     UPCALL_COST_SAMPLE,
     UPCALL_COST_BAD,            /* Datapath's request makes no sense. */
-    UPCALL_COST_UNKNOWN,        /* Lost before anybody looked at it. */
+    UPCALL_COST_UNKNOWN,        /* Lost before anybody looked at it; has the
+                                 * counters of the queue, too. */
     UPCALL_COST_N_TYPES
 };
 
-/* What else tells upcalls apart, which is known of samples. */
+/* Features of an upcall, known only if it is split into stages. */
 enum upcall_cost_feature {
     UPCALL_COST_CT = 1 << 0,
     UPCALL_COST_NAT = 1 << 1,
@@ -155,8 +156,8 @@ struct upcall_cost {
 };
 
 /* Hooks for the userspace datapath.  'error' is what the upcall callback
- * returned: no upcall is lost by ENOSPC, nor, if an action asked for it in a
- * way that makes sense, by EAGAIN. */
+ * returned.  With ENOSPC, no upcall is lost; with EAGAIN, none that an action
+ * asked for, unless its class is UPCALL_COST_BAD. */
 void upcall_cost_action_begin(struct upcall_cost *, struct cost_recorder *,
                               const struct dp_packet *);
 void upcall_cost_action_stop(struct upcall_cost *,
@@ -191,7 +192,7 @@ upcall_cost_set_port(struct cost_span *span, uint64_t id, const char *name,
 }
 
 /* Makes the rule with 'cookie' in 'table' of 'bridge' that of the calling
- * thread's upcall, if that is a sample. */
+ * thread's upcall, if that is split into stages. */
 static inline void
 upcall_cost_rule(const char *bridge, uint8_t table, uint64_t cookie)
 {
@@ -217,14 +218,14 @@ upcall_cost_set_packet(struct upcall_cost *upcall,
     }
 }
 
-/* Makes 'upcall' ready for upcalls that follow each other. */
+/* Makes 'upcall' ready for the misses of a packet batch, one by one. */
 static inline void
 upcall_cost_init_upcalls(struct upcall_cost *upcall)
 {
     upcall->left = false;
 }
 
-/* No other upcall follows that of 'upcall', if any, immediately. */
+/* Ends the miss that 'upcall' has left open, if any: none follows at once. */
 static inline void
 upcall_cost_end_upcalls(struct upcall_cost *upcall)
 {

@@ -24,8 +24,8 @@
  *   - "openflow": each event is the handling of an OpenFlow message, and each
  *     type of message is a class.
  *
- * There are more classes than types of interfaces, commands and messages.  The
- * recorders live as long as the process.  An event that begins while
+ * A type, command or message that finds no class left is in class "other".
+ * The recorders live as long as the process.  An event that begins while
  * accounting is off is not recorded.
  *
  * A stage of the loop includes time that another account has, too: 'stats'
