@@ -26,14 +26,14 @@
  * Thread-safety
  * =============
  *
- * A book is plain data.  A block that a thread records into is written by this
- * thread alone, with relaxed stores.  Any thread that is not quiescent (see
- * ovs-rcu.h) may add such a block to a book, with relaxed loads.  The sum may
- * have part of the events that are recorded meanwhile, such as their times
- * without their counters, and has the rest of them next time.
+ * A book is plain data.  Only the thread that records into a block writes it,
+ * with relaxed stores.  Any thread that is not quiescent (see ovs-rcu.h) may
+ * add such a block to a book, with relaxed loads.  The sum may include part of
+ * an event that is recorded meanwhile, such as its time without its counter,
+ * and the next sum includes the rest.
  *
- * A list of the slowest events is plain data, too.  It belongs to whoever has
- * taken it from its recorder, see cost-recorder.h. */
+ * A list of the slowest events is plain data, too.  It belongs to the thread
+ * that took it from its recorder, see cost-recorder.h. */
 
 /* An event that has been measured. */
 struct cost_entry {

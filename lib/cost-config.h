@@ -32,8 +32,8 @@ struct smap;
  *         ...
  *     };
  *
- * Reports have settings, which several kinds may share: whether they are on,
- * one in how many events is sampled, and what is logged.
+ * Reports have settings, which several kinds may share: whether the report is
+ * on, the sample interval, and the threshold for the log.
  *
  *
  * Thread-safety

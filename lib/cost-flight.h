@@ -11,25 +11,24 @@ struct smap;
 /* What happened around a stall: a flight recorder.
  * ================================================
  *
- * Numbers say how often something takes long, not what the other threads did
+ * Numbers show how often something takes long, not what the other threads did
  * meanwhile.  While other_config:cost-flight is true, each thread keeps its
  * latest events: those that are split into stages, and those that take longer
- * than other_config:cost-log-threshold-REPORT.  Kinds that are exact split all
- * events: those of less than 10 us are left out, because they would soon
- * replace all others.  The events are in a ring of the thread's own, so that
- * recording one waits for nobody.
+ * than other_config:cost-log-threshold-REPORT.  Exact kinds split all events;
+ * their events of less than 10 us are left out, because they would soon
+ * replace all others.  Each thread has a ring of its own, so recording an
+ * event never waits.
  *
- * After an event that takes longer than that, all rings stop, except that
- * events that are going on then are recorded when they end: one of them may be
- * the culprit.  A moment later, the sampler, see lib/cost-threads.h, keeps a
- * copy of all rings and lets them go on.  This happens at most once in 10
- * seconds.  The latest copies are kept.
+ * After an event that exceeds the threshold, all rings stop, except for events
+ * in progress, one of which may be the culprit.  A moment later, the sampler,
+ * see lib/cost-threads.h, copies all rings and restarts them.  This happens at
+ * most once in 10 seconds.  The latest copies are kept.
  *
  * The command "cost/flight" has the rings or a copy, in JSON:
  * Documentation/topics/cost-json.rst describes it.
  *
  * Each ring has a lock, which its thread only tries to take: an event that
- * ends while somebody copies its thread's ring is left out. */
+ * ends while another thread copies the ring is left out. */
 
 void cost_flight_init(void);
 void cost_flight_apply(const struct smap *other_config);

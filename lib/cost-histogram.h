@@ -16,9 +16,9 @@
  *
  * Counts durations, in nanoseconds, in buckets whose edges are those of an
  * OTLP exponential histogram (and of a Prometheus native histogram) at scale
- * 3, in seconds: eight buckets per doubling, a bucket's upper edge belongs to
- * it.  All histograms have the same edges, so that counts merge exactly across
- * threads, hosts and versions, and can be exported without binning them again.
+ * 3, in seconds: eight buckets per doubling, each including its upper edge.
+ * All histograms have the same edges, so counts merge exactly across threads,
+ * hosts and versions, and can be exported without rebinning.
  *
  *    bucket                        holds                      OTLP index
  *    ---------------------------   ------------------------   -----------
@@ -38,16 +38,16 @@
  * percentiles are exact up to 11, and above that too high, by at most 9.1%.
  *
  * A histogram has memory only for a range of buckets, which grows by half
- * doublings.  They have 32 bits as long as that is enough.
+ * doublings.  Buckets have 32 bits as long as that is enough.
  *
  *
  * Thread-safety
  * =============
  *
  * One thread at a time may write, with relaxed stores.  Others that are not
- * quiescent (see ovs-rcu.h) may read at the same time, with relaxed loads:
- * they may see part of the latest value, such as its bucket without its sum,
- * and see the rest of it next time. */
+ * quiescent (see ovs-rcu.h) may read at the same time, with relaxed loads: a
+ * reader may see part of the latest value, such as its bucket without its sum,
+ * and the rest next time. */
 
 #define COST_HIST_SCALE 3                  /* log2 of buckets per doubling. */
 #define COST_HIST_MIN_EXP -30              /* Lowest edge, 2**-30 s. */

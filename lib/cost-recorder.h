@@ -16,8 +16,8 @@ struct cost_account;
 /* Recording events.
  * =================
  *
- * What one thread records of one account, see lib/cost.h, which has the rules
- * for threads, too. */
+ * A recorder has the numbers of one thread for one account, see lib/cost.h,
+ * which has the rules for threads, too. */
 
 /* The blocks of a recorder. */
 struct cost_classes {

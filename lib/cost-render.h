@@ -11,11 +11,11 @@ struct json;
 /* Numbers as JSON and as text.
  * ============================
  *
- * A reading, see lib/cost.h, is appended to a string as JSON: a reply may have
- * tens of thousands of numbers, and a 'struct json' takes some allocations for
- * each, and a program may ask for it every second.  For a text, the string of
- * one account is parsed, and cost_render_account() walks over the result, in
- * the order in which a kind has its stages and counters.
+ * Appends a reading, see lib/cost.h, to a string as JSON.  There is no 'struct
+ * json', which takes some allocations for each number: a reply may have tens
+ * of thousands of numbers, and a program may request one every second.  For a
+ * text, the string of one account is parsed, and cost_render_account() walks
+ * over the result, in the order of a kind's stages and counters.
  * Documentation/topics/cost-json.rst describes the JSON, and
  * python/ovs/cost/schema-2.json is its schema. */
 

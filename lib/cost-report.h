@@ -14,10 +14,9 @@
  * the columns of all reports.
  *
  * The main thread parses the commands.  The worker (see unixctl-worker.h)
- * reads one account after the other and adds it to the reply.  It has read
- * each of them before, to put those first that took most time.  So a report
- * takes some memory for each account, but memory for numbers of only one
- * account at a time. */
+ * first reads the time of each account, to sort accounts, and then one account
+ * after the other, which it adds to the reply.  So a report takes some memory
+ * for each account, but memory for numbers of only one account at a time. */
 
 void cost_report_register(const struct cost_report *);
 

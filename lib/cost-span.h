@@ -23,19 +23,19 @@
  *     ...execute...
  *     cost_span_end(&span, 0, EXECUTE, class);
  *
- * cost_lap() applies to the innermost span of the calling thread, so that the
- * code that ends a stage need not know the code that began the event; a span
- * of another kind ignores it.  Spans of cost_span_begin() nest: the time of
- * the inner one is not part of the outer one, so that adding them up never
- * counts time twice.
+ * cost_lap() applies to the innermost span of the calling thread, so the code
+ * that ends a stage need not know the code that began the event; a span of
+ * another kind ignores it.  Spans of cost_span_begin() nest: the time of an
+ * inner event is not part of the outer one, so their sum never counts time
+ * twice.
  *
  * A caller that has just read the clock may pass that reading instead of 0,
  * which saves another one: if events follow each other immediately, the end of
  * one may be the start of the next.
  *
- * An event that is not within the code of one function, such as one of several
- * that go on at the same time, or whose time is to be part of the outer one,
- * too, is opened instead.  It does not become innermost, unless the caller
+ * cost_span_open() is for events that do not nest: one of several that are in
+ * progress at the same time, or one whose time is to be part of the outer
+ * event as well.  Such an event does not become innermost, unless the caller
  * makes it so, as lib/upcall-cost-kernel.c does with the upcall that is worked
  * on.  Its time is not subtracted from other events.  The caller passes its
  * points in time:

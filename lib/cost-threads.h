@@ -13,31 +13,30 @@ struct json;
 /* Why events are slow: what the scheduler does with threads.
  * =========================================================
  *
- * A thread spends all of its time in three ways: on a CPU, waiting for one
- * although it could run (its "run delay"), and blocked.  Linux counts the
- * first two for each thread.  The sampler, a thread for what no thread that
- * records may wait for, reads these counters of all threads of the process
- * twice a second.  It also copies numbers, so that others can read what
- * happened in the last minutes, logs slow events, and keeps what the flight
- * recorder has around one.
+ * A thread is always in one of three states: on a CPU, waiting for one
+ * although it could run (its "run delay"), or blocked.  Linux counts the time
+ * in the first two for each thread.  The sampler, a thread for work that must
+ * not delay recording, reads these counters of all threads of the process
+ * twice a second.  It also copies numbers for the reports of the last minutes,
+ * logs slow events, and keeps the flight recorder's events around a slow one.
  *
  * The command "cost/threads" shows how much of the last seconds or minutes
- * each thread spent in each way.
+ * each thread spent in each state.
  *
- * An event that enters the slowest has a cause, if there is proof of one: its
- * thread reads its own counters.  Let the event have taken E, and let I be the
- * time since an earlier reading, from before the event.  Of I, I - E was not
- * in the event.  So, if the thread was on a CPU for I - E / 2 or longer, it
- * was so for at least half of the event.  The same holds for the other two.
- * This needs no reading when an event begins, and no guess: a cause that
- * cannot be proven so is unknown.  The earlier reading is the sampler's, the
- * thread's own of its previous slow event, or, in the main loop, one of
+ * When an event enters the slowest, its thread reads its own counters, to find
+ * the cause.  Let the event have taken E, and let I be the time since an
+ * earlier reading, from before the event.  The thread spent I - E outside of
+ * the event.  So if it was on a CPU for I - E / 2 or longer, it was on a CPU
+ * for at least half of the event.  The same holds for the other two states.
+ * This needs no reading when an event begins, and no guess: a cause that can't
+ * be proven in this way is unknown.  The earlier reading is the sampler's, the
+ * thread's own for its previous slow event, or, in the main loop, one of
  * cost_threads_mark(), which reads when an iteration begins and before it
- * sleeps, at most each 5 ms.  A thread reads for causes ten times a second at
- * most.
+ * sleeps, at most every 5 ms.  A thread reads for causes at most ten times a
+ * second.
  *
- * A container or a service may have a limit of CPU time.  Linux counts time in
- * which a thread is held back because of it, "throttled", as run delay.
+ * A container or a service may have a CPU limit.  While it holds a thread back
+ * ("throttled"), Linux counts the time as run delay.
  *
  *
  * Thread-safety
@@ -45,8 +44,8 @@ struct json;
  *
  * The main thread calls cost_threads_init(), once, before others record; any
  * thread may call the other functions.  cost_threads_cause() and
- * cost_threads_mark() wait for nobody: a thread has a lock of its own, which
- * the sampler holds while it reads this thread. */
+ * cost_threads_mark() never wait: each thread has a lock of its own, which the
+ * sampler holds while it reads that thread. */
 
 void cost_threads_init(void);
 void cost_threads_mark(bool end);

@@ -10,10 +10,10 @@
 /* What was counted in the last minutes.
  * =====================================
  *
- * At each tick, every COST_TICK_MS, the numbers of the most active accounts
- * and threads are copied.  The present numbers minus a copy are those of a
- * window.  All of the latest ticks are kept, and one in COST_TICKS_STEP of the
- * older ones.
+ * At each tick, every COST_TICK_MS, the sampler copies the numbers of the most
+ * active accounts and threads.  The present numbers minus a copy are a window.
+ * All of the latest ticks are kept, and one in COST_TICKS_STEP of the older
+ * ones.
  *
  * A copy belongs to an owner, which is identified by an address: an account,
  * or a recorder.  When an owner is gone, its copies are added to the copies of
@@ -24,7 +24,7 @@
  * =============
  *
  * Any thread may call any function, except that one thread makes all ticks and
- * copies.  A lock guards the copies, after which no other is taken. */
+ * copies.  The lock of the copies is always the last one to be taken. */
 
 #define COST_TICK_MS 10000
 

@@ -28,10 +28,10 @@ struct simap;
  * lib/cost-span.h times an event and makes its entry.
  *
  * Every event is counted.  Splitting one into stages takes a clock reading per
- * stage, so that only one in 'sample_interval' events is split.  The gaps
- * between them are random, 1 to 2 * 'sample_interval' - 1 events: with fixed
- * gaps, of events that alternate (such as the upcalls before and after a
- * recirculation) one kind might never be split.  Kinds that are 'exact', such
+ * stage, so only one in 'sample_interval' events is split.  The gaps between
+ * them are random, 1 to 2 * 'sample_interval' - 1 events: with fixed gaps, if
+ * two sorts of events alternate (such as the upcalls before and after a
+ * recirculation), one sort might never be split.  Kinds that are 'exact', such
  * as Netlink calls, have all events split.
  *
  * Events as short as a burst of packets are timed only if they are sampled.
@@ -46,40 +46,40 @@ struct simap;
  * =============
  *
  * A recorder has a single writer at any time: its owner makes sure of that.
- * Recording waits for nobody.  It allocates memory for what it sees for the
- * first time: a class, times of a doubling, a slow event, a key.  The writer
- * must not be quiescent (see ovs-rcu.h).
+ * Recording never waits.  It allocates memory for the first event of a class,
+ * times of a new doubling, slow events and new keys.  The writer must not be
+ * quiescent (see ovs-rcu.h).
  *
  * Any thread may read or clear an account while others record into it, with
- * relaxed loads: a reading may have part of the events that are recorded
- * meanwhile, such as their times without their counters, and the next one has
- * the rest.  A list of slowest events or keys that its thread is just adding
- * to is missing, and there next time.  Sums are exact once nobody records.
+ * relaxed loads: a reading may have part of an event that is recorded
+ * meanwhile, such as its time without its counter, and may lack a list of the
+ * slowest events or keys that its thread is adding to; the next reading has
+ * the rest.  Sums are exact once no thread records.
  *
- * Locks are taken in this order: that of the configuration, under which
+ * Locks are taken in this order: the lock of the configuration, under which
  * cost_config's apply() runs, and sometimes refresh(); one that refresh()
- * takes, such as that of sockets; that of all accounts; that of one account;
- * that of the deleted ones of its kind; that of windows.  Recording only tries
- * locks: for an event that is to be logged, for a cause, and for the flight
- * recorder, see lib/cost-flight.h.
+ * takes, such as the lock of sockets; of all accounts; of one account; of the
+ * deleted accounts of its kind; of windows.  Recording only tries locks: for
+ * an event that is to be logged, for a cause, and for the flight recorder, see
+ * lib/cost-flight.h.
  *
  * The numbers of a destroyed recorder move to a book named "exited".  The
  * numbers of a destroyed account, with those of its recorders, move to the
- * sums of deleted accounts that cost_accounts_get() has.  Keys move to
- * "exited" when the account is read or copied.  The slowest events move to the
- * account when it is copied, and in cost_account_take_slowest(), which readers
- * that want the latest ones call before cost_account_read().  Both move when a
- * thread exits.  Slowest events of deleted accounts are not shown.
+ * sums of deleted accounts in cost_accounts_get().  Keys move to "exited" when
+ * the account is read or copied.  The slowest events move to the account when
+ * it is copied, and in cost_account_take_slowest(), which readers that want
+ * the latest ones call before cost_account_read().  Both move when a thread
+ * exits.  Slowest events of deleted accounts are not shown.
  *
- * Clearing an account takes the data away from its recorders; what is recorded
- * next is new data, an event in progress with it.  "exited" is emptied, and an
- * event that a thread is just adding may be gone.  Clearing all accounts of a
- * kind clears the sum of deleted ones, too.
+ * Clearing an account removes the data of its recorders, and empties "exited".
+ * An event in progress counts for the new data; one that a thread is just
+ * adding may be lost.  Clearing all accounts of a kind clears the sum of
+ * deleted ones, too.
  *
  * The sampler, see lib/cost-threads.h, calls cost_log(), and
- * cost_accounts_copy(), so that others can read what happened in the last
- * minutes, see lib/cost-window.h.  'last_ms' of cost_accounts_get() is rounded
- * up to a tick that is kept, by up to a minute. */
+ * cost_accounts_copy() for the reports of the last minutes, see
+ * lib/cost-window.h.  'last_ms' of cost_accounts_get() is rounded up to a tick
+ * that is kept, by up to a minute. */
 
 /* Accounts. */
 struct cost_account *cost_account_create(const struct cost_kind *,

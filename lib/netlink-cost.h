@@ -19,17 +19,17 @@ struct ofpbuf;
  * class.  A batch belongs to the family of its first request.  Notifications
  * of generic Netlink, such as upcalls, are not accounted for.
  *
- * The time of a call is also part of the event that it is made in, if any: of
- * an upcall's 'operate', say.
+ * The time of a call is also part of the event around it, such as an upcall's
+ * 'operate'.
  *
  *
  * Thread-safety
  * =============
  *
- * As lib/cost.h.  A thread has a recorder for each family, which is made,
- * under a lock, at its first call, and destroyed when the thread exits.  In a
- * program that does not call nl_cost_init() these functions do nothing, but
- * for nl_cost_define_family(), which may be called before. */
+ * As lib/cost.h.  A thread creates a recorder for each family, under a lock,
+ * at the first call, and destroys it when the thread exits.  In a program that
+ * does not call nl_cost_init(), these functions do nothing, except for
+ * nl_cost_define_family(), which may be called before. */
 
 /* Stages of a call. */
 #define NL_COST_STAGES(COLUMN)                                                \

@@ -9,10 +9,10 @@
  * ========================
  *
  * The userspace datapath puts the packets for a port into an output queue, one
- * for each port and PMD thread, and sends all of them at a time, as a burst.
- * Every burst is counted, and one in 'sample_interval' is timed.  Each port
- * has an account, and each of its tx queues is a class, the last one for all
- * that have a higher number.
+ * for each port and PMD thread, and sends them together, as a burst.  Every
+ * burst is counted, and one in 'sample_interval' is timed.  Each port has an
+ * account, and each of its tx queues is a class; the last class is for all
+ * higher queues.
  *
  * The time of a burst that is sent while another event is measured, such as an
  * upcall whose packet fills an output queue, is subtracted from that event,

@@ -36,24 +36,23 @@ struct upcall_cost_socket;
  *     upcall_cost_operated();
  *     upcall_cost_batch_stop();
  *
- * If an upcall can't be parsed, upcall_cost_failed() is called instead of
- * cost_lap() and upcall_cost_translated().  An upcall that is translated with
- * the error EAGAIN is complete, and recorded at once; with any other error, it
- * is lost, and counted so at once.  upcall_cost_operated() records all others;
- * upcall_cost_batch_stop() only makes the thread forget the batch.
+ * If an upcall can't be parsed, the caller uses upcall_cost_failed() instead
+ * of cost_lap() and upcall_cost_translated().  An upcall that is translated
+ * with the error EAGAIN is complete, and recorded at once; with any other
+ * error, it is counted as lost at once.  upcall_cost_operated() records all
+ * others; upcall_cost_batch_stop() only makes the thread forget the batch.
  *
  * The hooks apply to the batch that the calling thread has started.  While
- * there is none, or accounting is off, they do nothing.  The clock is read
+ * there is none, or accounting is off, they do nothing.  They read the clock
  * when an upcall has been received and when the batch is done, and in between
  * only if the upcall, or one of the batch, is sampled or watched, or is
  * complete early.
  *
- * The functions for sockets are called by lib/dpif-netlink.c.  The kernel
- * counts for each socket the upcalls that it drops because the socket's buffer
- * is full.  New ones are counted for the account before each report, tick and
- * clear, and before the socket is closed or accounting is switched on or off.
- * Their recorder, named "sockets", is that of the account that has the
- * socket's 'dpif'.
+ * lib/dpif-netlink.c calls the functions for sockets.  For each socket, the
+ * kernel counts the upcalls that it drops because the socket's buffer is full.
+ * The account adds new ones before each report, tick and clear, and before the
+ * socket is closed or accounting is switched on or off, to a recorder named
+ * "sockets", which belongs to the account of the socket's 'dpif'.
  *
  * An observer may know how long upcalls took before they were received.
  *

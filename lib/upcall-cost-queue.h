@@ -16,14 +16,14 @@
  * thread that receives the message looks for this record.  The filter never
  * changes or drops a message.
  *
- * It also runs for messages that the kernel drops right afterwards, because
- * the queue is full.  The record of such a message is an orphan, which is
- * dropped when later messages have been received, or the queue is empty.  The
- * time of a message that can't be told apart from an orphan is not known.
+ * The filter also runs for messages that the kernel drops right afterwards,
+ * because the queue is full.  The record of such a message is an orphan, which
+ * is dropped when later messages have been received, or the queue is empty.
+ * The time of a message that can't be told apart from an orphan is not known.
  *
  * One thread at a time may use a queue.  A socket that several threads receive
- * from is not watched.  upcall_cost_queue_init() is to be called before there
- * is any socket. */
+ * from is not watched.  Call upcall_cost_queue_init() before any socket
+ * exists. */
 
 void upcall_cost_queue_init(void);
 

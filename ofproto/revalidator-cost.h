@@ -16,20 +16,20 @@ struct revalidator_cost;
  * datapath has two accounts: one of rounds, which the leading revalidator
  * thread records, and one of each thread's share of a round.  The recorders
  * exist from thread_start() to thread_stop(), except those named "main", which
- * record purges, that is, flows deleted outside of rounds.
+ * record purges: flows that are deleted outside of rounds.
  *
  * A thread collects its counts, and records them with its share; sweep_end()
- * adds them to the round's.  A round that is broken off, as for a pause or an
+ * adds them to the round's.  A round that is cancelled, for a pause or an
  * exit, is not recorded; its time is idle time.
  *
  *
  * Thread-safety
  * =============
  *
- * Of a round, the leader calls round_begin(), dump_requested() and
+ * In a round, the leader calls round_begin(), dump_requested() and
  * round_end(), and each thread the other functions.  The main thread calls
- * changed(), and purged(), while no round goes on.  Any thread may call the
- * rest. */
+ * changed() and purged(), while no round is in progress.  Any thread may call
+ * the rest. */
 
 /* Stages of a round. */
 #define REVALIDATOR_COST_ROUND_STAGES(COLUMN)                                 \

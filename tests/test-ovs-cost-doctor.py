@@ -169,8 +169,8 @@ CASES: Dict[str, Tuple[Callable[[Any, Any], None], str]] = {
                           "no-bridge", 50), "no-bridge"),
     "netlink-overrun": (lose("netlink", "call", "link", "lost", "overrun", 5),
                         "(link) were lost 5 times"),
-    "flow-limit-fell": (fall, "from 10,000 to 4,000 by load: a round of "
-                        "revalidation took 2,500 ms; it grows"),
+    "flow-limit-fell": (fall, "from 10,000 to 4,000 by load: a "
+                        "revalidation round took 2,500 ms; it grows"),
     "flows-refused": (refuse, "the flow limit, 300, is too low: 9,000 of "),
     "tx-drops": (lose("tx", "burst", "p0", "packets dropped", "no-room", 5000),
                  "p0 has dropped 5,000 packets"),
@@ -265,11 +265,11 @@ class TestDoctor(base.InTemporary):         # type: ignore
         for moves, cause, lasts in (
                 ([database], "by the database", "until that is changed"),
                 ([("grew", 300, 1300, 1), database], "by the database",
-                 "it grows as"),
-                ([command], "by command", "it grows as rounds"),
+                 "it grows: "),
+                ([command], "by command", "it grows: reval"),
                 ([("set", 300, 1000, 1), command], "by command", "it grows"),
-                ([load], "by load: a round of revalidation took 1,388 ms",
-                 "it grows as"),
+                ([load], "by load: a revalidation round took 1,388 ms",
+                 "it grows: "),
                 ([("grew", 9000, 10000, 1)], "to its initial value",
                  "it grows")):
             def change(switch: Any, got: Any) -> None:

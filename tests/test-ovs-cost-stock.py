@@ -272,19 +272,18 @@ CASES = {
         "does not answer ([Errno 111] Connection refused): without"),
     "lacp-alone": (lacp, "Bond bond0 carries nothing"),
     "pmd-without-cpu": (no_cpu, "Port p1 receives nothing: there is no PMD "
-                        "thread, as other_config:pmd-cpu-mask=0xf000 names"),
+                        "thread, because other_config:pmd-cpu-mask=0xf000"),
     "port-error": (lambda s: interface(s, {}, {"error": "No such device"}),
                    "Port p1 could not be opened: No such device"),
     "cpu-quota": (lambda s: s.quotas.extend([
         {"/": (5, 5), "/pod": (10, 0)}, {"/": (5, 5), "/pod": (110, 85)}]),
         "The CPU quota of the cgroup /pod is used up in 85% of the periods"),
     "link-flaps": (lambda s: interface(s, {"link_resets": 7}, {
-        "link_resets": "57"}), "port p1 has changed its state 50 times in 10"),
-    "controller-flaps": (reconnect, "controller tcp:192.0.2.1 does not last: "
-                         "it was made again and again, 1 s ago for the last "
-                         "time (End of file)"),
+        "link_resets": "57"}), "port p1 has changed state 50 times in 10"),
+    "controller-flaps": (reconnect, "controller tcp:192.0.2.1 keeps breaking; "
+                         "the latest one was made 1 s ago (End of file)"),
     "fragments-full": (lambda s: s.last.update({
-        "dpctl/ipf-get-status": {"n": 1000, "max": 1000}}), "do, 1,000: conn"),
+        "dpctl/ipf-get-status": {"n": 1000, "max": 1000}}), "1,000 IP frag"),
     "max-idle-low": (soon, "80% of packets are upcalls, because unused flows "
                      "are deleted after 10 ms"),
     "multicast-table-full": (multicast, "groups (10) is full, and changes 300 "
@@ -292,7 +291,7 @@ CASES = {
     "packet-too-large": (mtu, "the MTU of port p 2 are lost"),
     "rconn-overflow": (unread, "enough, by ovs-ofctl (pid 8)"),
     "mac-table-full": (macs, "4,000 addresses were evicted in 10 s; port p1 "
-                       "has 900 of them"),
+                       "has 900 entries"),
     "mac-moves": (loop, "(3 are known) move between ports 15 times a second"),
     "rules-grow": (learn, "by 1,000 a second without a message, to 10,100, "
                    "most in table 10 of br0"),
@@ -329,8 +328,8 @@ CASES = {
         s, {"bfd_status": {"flap_count": "2"}},
         {"bfd_status": {"flap_count": "9", "diagnostic": "Control Detection "
                         "Time Expired"}}), "7 times (Control Detection Time"),
-    "memory-kept": (kept, "220 MB are in memory, most of it kept from a "
-                    "time with 60,000 flows"),
+    "memory-kept": (kept, "ovs-vswitchd uses 220 MB, most of it kept from "
+                    "a time with 60,000 flows"),
     "drop-action-too-many-resubmit": (resubmits, "more than 4,096 resubmits; "
                                       "on bridge br0, arp,in_port=1"),
     "drop-action-tunnel-neigh-cache-miss": (

@@ -278,7 +278,7 @@ BY_SOURCE = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]"       # A megaflow for each.
 class Macs(Trouble):
     """The MAC table is too small."""
     culprit = (r"^br0: the MAC table \(1,000\) is full: .*; port p1 has "
-               r"[\d,]+ of them")
+               r"[\d,]+ entries")
     rate = 6000
 
     def prepare(self) -> None:
@@ -318,7 +318,7 @@ class Learn(Trouble):
 
 class Config(Trouble):
     """A client writes to the database all the time."""
-    culprit = (r"^Bridges are configured again [\d.,]+ times a second, "
+    culprit = (r"^Bridges are reconfigured [\d.,]+ times a second, "
                r"because the database changes .*"
                r"Interface d17, other_config: [\d,]+ times\), by .*"
                r"config\.py \(pid \d+\)")
@@ -463,7 +463,7 @@ class Hung(Trouble):
 
 class Lacp(Trouble):
     """Nobody answers the LACP of a bond."""
-    culprit = r"^Bond bond0 carries nothing: .* nobody answers LACP"
+    culprit = r"^Bond bond0 carries nothing: .* LACP gets no answer"
     warm_s = 8
 
     def prepare(self) -> None:
@@ -595,7 +595,7 @@ class Rxq(Trouble):
 
 class Flap(Trouble):
     """A link goes down and up."""
-    culprit = r"^The link of port p2 has changed its state \d+ times"
+    culprit = r"^The link of port p2 has changed state \d+ times"
     flows = 5
     senders = 0, 2
 
@@ -606,7 +606,7 @@ class Flap(Trouble):
 
 class Reconnects(Trouble):
     """A controller that ends soon, and is started again."""
-    culprit = r"^The connection to the controller unix:.* does not last: "
+    culprit = r"^The connection to the controller unix:.* keeps breaking; "
     flows = 5
     warm_s = 10
 
@@ -620,7 +620,7 @@ class Reconnects(Trouble):
 
 class Fragments(Trouble):
     """First fragments without others, through connection tracking."""
-    culprit = r"^As many IP fragments as may wait .* do, 1,000: "
+    culprit = r"^1,000 IP fragments wait .*, which is the limit: "
     rules = ("ip,actions=ct(commit),output:p2",)
 
     def packets(self) -> Iterator[Tuple[int, bytes]]:
@@ -744,7 +744,7 @@ class Zone(Trouble):
 
 class Scan(Trouble):
     """60,000 flows have come and gone: stock keeps their memory."""
-    stock = (r"^[\d,]+ MB are in memory, most of it kept from a time with "
+    stock = (r"^ovs-vswitchd uses [\d,]+ MB, most of it kept from a time with "
              r"[4-6]\d,\d+ flows; now there are \d+")
     rules = (f"ip,actions={BY_SOURCE},output:p1",)
     rate = 10000

@@ -12,7 +12,7 @@
  * everything else.  There are four accounts:
  *
  *   - "main-loop": each event is an iteration of the loop.  The loop is in
- *     exactly one stage at any time, so that the stages add up to the whole.
+ *     exactly one stage at any time, so the stages add up to the whole.
  *     'poll' is the last stage of an iteration, although it is listed first.
  *
  *   - "interfaces": each event is an update of one interface's statistics,
@@ -28,9 +28,8 @@
  * The recorders live as long as the process.  An event that begins while
  * accounting is off is not recorded.
  *
- * A stage of the loop includes time that another account has, too: 'stats'
- * includes the updates of interfaces, 'datapath' includes the upcalls that the
- * main thread handles.
+ * Other accounts have part of a stage's time, too: 'stats' includes the
+ * updates of interfaces, 'datapath' the upcalls that the main thread handles.
  *
  *
  * Thread-safety

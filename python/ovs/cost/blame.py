@@ -197,7 +197,7 @@ class Work(NamedTuple):
 
 WORK = (
     Work("bridge_reconfigure", 0.4,
-         "configuring bridges again {rate:,.1f} times a second"),
+         "reconfiguring bridges {rate:,.1f} times a second"),
     Work("route_table_dump", 0.15, "reading all routes {rate:,.1f} times a "
          "second{who}", lambda case: after(
              moved(case, "routes", "addresses")

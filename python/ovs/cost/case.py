@@ -108,7 +108,7 @@ def limit_of(case: Case, name: str) -> Dict[str, Any]:
               in case.accounts("revalidator", "round")
               if a.key.name == name], default=0.0)
     grows = ("it grows" if ns < 1e9 else "it does not grow") + (
-        f" as rounds of revalidation take {ns / 1e6:,.0f} ms (limit: 1 s)")
+        f": revalidation rounds take {ns / 1e6:,.0f} ms (limit: 1 s)")
     found = {"limit": 0, "before": 0, "recent": False, "lasts": grows,
              "cause": "for an unknown reason"}
     for datapath in case.limit.get("datapaths", ()):
@@ -120,13 +120,13 @@ def limit_of(case: Case, name: str) -> Dict[str, Any]:
             [limit, *(m["from"] for m in moves)]))
         if fall and fall["reason"] in ("scaled", "reduced"):
             age_us = case.limit["now_us"] - fall["time_us"]
-            found.update(recent=age_us < RECENT_US, cause="by load: a round "
-                         f"of revalidation took {fall['duration_ms']:,} ms")
+            found.update(recent=age_us < RECENT_US, cause="by load: a "
+                         f"revalidation round took {fall['duration_ms']:,} ms")
         elif fall and "duration_ms" not in fall:
             found["cause"] = "by command (upcall/set-flow-limit)"
         elif fall or limit < DEFAULT_LIMIT:
             found.update(cause="by the database (other_config:flow-limit)",
-                         lasts="it lasts until that is changed")
+                         lasts="it stays until that is changed")
         else:
             found["cause"] = "to its initial value"
         if moves and moves[0]["to"] > moves[0]["from"]:

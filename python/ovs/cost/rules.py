@@ -31,10 +31,9 @@ FEW = 100                       # Events that say nothing about shares.
 STALL = ("While the main thread is stalled, OpenFlow, ovs-appctl and ports "
          "without a PMD thread all wait. ")
 STALL_BY = {
-    "unix": "It is a program on this host, such as ovs-ofctl in a script "
-            "(`bridge/cost-show -slowest 5 openflow` has its process ID). "
-            "Find out who runs it, and make it ask for fewer rules, or less "
-            "often.",
+    "unix": "The client is a program on this host, such as ovs-ofctl in a "
+            "script; `bridge/cost-show -slowest 5 openflow` shows its process "
+            "ID. Make it ask for fewer rules, or less often.",
     "appctl": "Find out who runs the command, and how often it is needed. "
               "`bridge/cost-show -slowest 5 commands` shows its arguments.",
     "stats": "`bridge/cost-show -slowest 5 interfaces` shows their names. "
@@ -91,8 +90,9 @@ def starved(case: Case) -> Numbers:
         cpu = re.match(r"pmd-c(\d+)/", name)
         share, hog = case.stock.hogs.get(int(cpu[1]) if cpu else -1, (0, ""))
         yield {"name": name, "share": min(delay, 1.0), "others": (
-            f", and {len(found) - 1} more threads" if found[1:] else "")
-            + (f"; {hog} has used {share:.0%} of that CPU" if hog else "")}
+            f"; {hog} has used {share:.0%} of that CPU" if hog else "")
+            + (f"; other starved threads: {len(found) - 1}" if found[1:]
+               else "")}
 
 
 def stalled(case: Case) -> Numbers:
@@ -192,9 +192,8 @@ def waits_for_rtnl(case: Case) -> Numbers:
 RULES = (
     Rule("down", "critical", "a switch does not answer", "version",
          "See its log. Either it is not running (no pidfile, or connection "
-         "refused), or its control socket belongs to another user, or its "
-         "main thread hangs and does not reply in time (the log has "
-         "\"Unreasonably long\").",
+         "refused), its control socket belongs to another user, or its main "
+         "thread hangs (the log has \"Unreasonably long\").",
          ("bridge-cost", "The main loop")),
     Rule("report-fails", "warning", "", "cost/show",
          "\"is not a valid command\": this `ovs-vswitchd` does not have the "
@@ -230,9 +229,9 @@ RULES = (
          "{name} has lost {n:,} upcalls ({share:.1%}): {reasons}",
          lost("upcall", "lost", but="overrun")),
     Rule("netlink-overrun", "warning", "", "netlink/cost-show",
-         "The main thread has to read all links or routes again (`routes`, "
-         "`status`). This is typical with thousands of interfaces or full "
-         "routing tables.",
+         "After each loss, the main thread reads all links or routes again "
+         "(`routes`, `status`). Losses are typical with thousands of "
+         "interfaces or full routing tables.",
          ("netlink-cost", "Reading the report"),
          "Notifications from the kernel ({name}) were lost {n:,} times",
          lost("netlink", "lost", "overrun")),
@@ -328,19 +327,19 @@ RULES = (
          "main-stalls, threads-busy"),
     Rule("revalidators-wait", "warning", "revalidation is slow, but uses no "
          "CPU", "revalidator/cost-show",
-         "Only one thread at a time can read the datapath's flows. More "
-         "revalidators do not help. Fewer flows do "
-         "(`other_config:flow-limit`, `max-idle`), and so do fewer CPUs that "
-         "handle packets of the same flow.",
+         "Only one thread at a time can read the datapath's flows, so more "
+         "revalidators do not help. Keep fewer flows "
+         "(`other_config:flow-limit`, `max-idle`), or steer the packets of "
+         "each flow to fewer CPUs.",
          ("revalidator-cost", "When the flow limit falls"),
-         "{name}: revalidators wait for a lock {share:.0%} of the time, apart "
-         "from waits for each other, in rounds of {ms:,.0f} ms",
+         "{name}: revalidators wait for a lock {share:.0%} of the time, not "
+         "counting waits for each other; a round takes {ms:,.0f} ms",
          waits_for_lock),
     Rule("rtnl", "warning", "new connections stall while links come and go",
          "upcall/cost-show, netlink/cost-show link",
          "The kernel adds flows and changes links under one lock (RTNL). Find "
          "what creates and deletes links, and make it do less at a time.",
          ("upcall-cost-kernel", "What to look for"),
-         "{name}: flow puts wait for the kernel (RTNL): {ms:,.1f} ms (p99), "
-         "{half:,.2f} ms (p50), with {events:,} link events", waits_for_rtnl),
+         "{name}: flow puts wait for the kernel (RTNL): p99 {ms:,.1f} ms, p50 "
+         "{half:,.2f} ms, with {events:,} link events", waits_for_rtnl),
 )

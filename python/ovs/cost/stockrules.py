@@ -41,7 +41,7 @@ def evicted(case: Case) -> Numbers:
             yield {"name": bridge, "n": n, "max": fdb["max"], "share": 1.0,
                    "s": stock.seconds or 60.0, "who": (
                        f"; port {stock.port(port, bridge)} has "
-                       f"{ports[port]:,} of them" if ports else "")}
+                       f"{ports[port]:,} entries" if ports else "")}
 
 
 def gone(case: Case) -> Numbers:
@@ -163,7 +163,7 @@ def moves(case: Case) -> Numbers:
                 r"bridge (.*) while processing ")}
             yield {"name": bridge, "rate": n / stock.seconds, "n":
                    fdb.get("entries", 0), "share": 0.3, "why":
-                   "packets go round through patch ports, by way of "
+                   "patch ports form a loop through "
                    + ", ".join(sorted(loops)) if loops else
                    "a loop, or two hosts with the same address"}
 
@@ -384,7 +384,7 @@ STOCK_RULES = (
          "{old}", restarted),
     Rule("database-gone", "critical", "OpenFlow and ovs-vsctl hang: "
          "ovsdb-server is gone or hangs", "version",
-         "Its log says why. Start it again: `ovs-vswitchd` connects by "
+         "Its log says why. Start it again; `ovs-vswitchd` reconnects by "
          "itself.", LINK,
          "ovsdb-server does not answer ({error}): without it, ovs-vswitchd "
          "handles no OpenFlow and no packets from ports without a PMD thread",
@@ -400,7 +400,7 @@ STOCK_RULES = (
          "`limits: cpu` of Kubernetes), or remove it: a PMD thread needs a "
          "CPU of its own.", LINK,
          "The CPU quota of the cgroup {name} is used up in {share:.0%} of the "
-         "periods: until the next one, no thread of Open vSwitch runs",
+         "periods: no thread of Open vSwitch runs until the next one",
          throttled,
          causes="starved, main-loop-stalled, main-stalls, main-busy, "
                 "threads-busy, upcalls-lost-kernel, flow-limit-low, "
@@ -409,36 +409,36 @@ STOCK_RULES = (
     Rule("link-flaps", "warning", "a link goes down and up", "coverage/show",
          "Check cable, transceiver and the other side; `ip monitor link` "
          "shows each change, and `ethtool -S` errors.", LINK,
-         "The link of port {name} has changed its state {n} times in {s:.0f} "
-         "s", link_flaps, causes="mac-moves, flows-retranslated, bfd-flaps, "
-                                 "threads-busy, config-changes, main-busy"),
+         "The link of port {name} has changed state {n} times in {s:.0f} s",
+         link_flaps, causes="mac-moves, flows-retranslated, bfd-flaps, "
+                            "threads-busy, config-changes, main-busy"),
     Rule("controller-flaps", "warning", "a controller does not stay connected",
          "ofproto/list",
          "Look at the controller's log: it may crash, refuse this version of "
          "OpenFlow, or have too little time for `inactivity_probe`.", LINK,
-         "The connection to the controller {name} does not last: it was made "
-         "again and again, {s} s ago for the last time{why}", reconnects,
+         "The connection to the controller {name} keeps breaking; the latest "
+         "one was made {s} s ago{why}", reconnects,
          causes="controller-absent, rconn-overflow, packet-in-overflow"),
     Rule("lacp-alone", "critical", "a bond carries nothing: LACP gets no "
          "answer", "lacp/show, bond/show",
          "Configure LACP on the other side, or set `lacp=off`. With "
          "`other_config:lacp-fallback-ab=true`, one member is used until the "
          "other side answers.", LINK,
-         "Bond {name} carries nothing: all its links are up, but nobody "
-         "answers LACP", alone),
-    Rule("pmd-without-cpu", "critical", "ports of DPDK receive nothing: "
+         "Bond {name} carries nothing: all its links are up, but LACP gets no "
+         "answer", alone),
+    Rule("pmd-without-cpu", "critical", "DPDK ports receive nothing: "
          "pmd-cpu-mask names no CPU of this host", "dpif-netdev/pmd-rxq-show",
          "Set `other_config:pmd-cpu-mask` to CPUs that the host has "
          "(`lscpu`).", LINK,
-         "Port {name} receives nothing: there is no PMD thread, as "
+         "Port {name} receives nothing: there is no PMD thread, because "
          "other_config:pmd-cpu-mask={mask} names no CPU of this host", no_cpu),
     Rule("fragments-full", "warning", "large packets do not arrive, because "
          "fragments are dropped", "dpctl/ipf-get-status",
-         "Find who sends fragments that are never complete. "
+         "Find the sender of incomplete fragments. "
          "`dpctl/ipf-set-max-nfrags` raises the limit.", LINK,
-         "As many IP fragments as may wait for the rest of their packets do, "
-         "{n:,}: connection tracking drops new ones", fragments),
-    Rule("max-idle-low", "warning", "upcalls never end, because flows are "
+         "{n:,} IP fragments wait for the rest of their packets, which is the "
+         "limit: connection tracking drops new ones", fragments),
+    Rule("max-idle-low", "warning", "too many upcalls, because flows are "
          "deleted too soon", "upcall/show, dpctl/show",
          "`ovs-vsctl remove Open_vSwitch . other_config max-idle` restores "
          "the default, 10,000 ms.", LINK,
@@ -454,8 +454,8 @@ STOCK_RULES = (
          causes="flows-retranslated, threads-busy"),
     Rule("packet-too-large", "warning", "large packets are lost on the way to "
          "a port", "version",
-         "Raise the MTU (`mtu_request` of the Interface), or lower that of "
-         "the ports which send such packets.", LINK,
+         "Raise the MTU (`mtu_request` of the Interface), or lower "
+         "the MTU of the ports that send such packets.", LINK,
          "Packets that are larger than the MTU of port {name} are lost",
          too_large),
     Rule("mac-table-full", "critical", "traffic is flooded, or revalidators "
@@ -469,9 +469,9 @@ STOCK_RULES = (
          causes="mac-moves, flows-retranslated, threads-busy, main-busy"),
     Rule("rules-grow", "critical", "memory and the number of OpenFlow rules "
          "keep growing", "memory/show, coverage/show",
-         "No OpenFlow message adds them: look for a `learn` action without "
-         "`idle_timeout` or `hard_timeout`, or with too specific a match.",
-         LINK, "The number of OpenFlow rules grows by {rate:,.0f} a second "
+         "Look for a `learn` action without `idle_timeout` or "
+         "`hard_timeout`, or with too specific a match.", LINK,
+         "The number of OpenFlow rules grows by {rate:,.0f} a second "
          "without a message, to {n:,}{where}: a learn action adds them", grows,
          causes="flows-retranslated, rules-change, threads-busy, main-busy"),
     Rule("rules-change", "warning", "revalidators are busy, because OpenFlow "
@@ -487,10 +487,10 @@ STOCK_RULES = (
     Rule("config-changes", "warning", "the main thread is busy, because the "
          "database keeps changing", "coverage/show",
          "After each change of a bridge, port or interface, Open vSwitch "
-         "configures all of them again. Find the program, and make it write "
-         "only what differs.", LINK,
-         "Bridges are configured again {rate:,.1f} times a second{who}; the "
-         "main thread needs {share:.0%} of a CPU", reconfigured,
+         "reconfigures all of them. Find the program, and make it write only "
+         "what differs.", LINK,
+         "Bridges are reconfigured {rate:,.1f} times a second{who}; the main "
+         "thread needs {share:.0%} of a CPU", reconfigured,
          causes="main-busy, main-stalls, main-loop-stalled, "
                 "flows-retranslated"),
     Rule("flows-retranslated", "warning", "revalidators are busy, because "
@@ -505,8 +505,8 @@ STOCK_RULES = (
          "without a PMD thread wait, even if no iteration is long.", LINK,
          "The main thread needs {share:.0%} of a CPU{what}", main_busy),
     Rule("main-stalls", "warning", "", "coverage/show",
-         "Meanwhile everything else waits. The log has the times "
-         "(\"Unreasonably long\").", LINK,
+         "All other work of the main thread waits meanwhile. The log has the "
+         "times (\"Unreasonably long\").", LINK,
          "The main thread was busy for up to {ms:,} ms in one go ({n} times "
          "over 1 s){what}", stalls,
          causes="main-busy"),
@@ -588,13 +588,13 @@ STOCK_RULES = (
          "Packets are lost on the way, or one side sends them too late: check "
          "whether a thread is starved or stalled, and raise `bfd:min_rx`.",
          LINK,
-         "BFD on {name} changed its state {n} times ({why})", flaps),
+         "BFD on {name} changed state {n} times ({why})", flaps),
     Rule("memory-kept", "hint", "memory stays high after many flows",
          "memory/show, upcall/show",
          "The allocator keeps the memory of deleted flows for new ones. This "
          "matters only where memory is short or limited (cgroup). A patched "
          "`ovs-vswitchd` returns it, but not with `--mlockall`.", LINK,
-         "{mb:,.0f} MB are in memory, most of it kept from a time with "
+         "ovs-vswitchd uses {mb:,.0f} MB, most of it kept from a time with "
          "{max:,} flows; now there are {current:,}", kept),
     *(Rule(counter.replace("_", "-"), "critical", symptom,
            "coverage/show, " + commands, advice, LINK,
