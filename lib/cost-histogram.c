@@ -128,6 +128,8 @@ static void
 add_counts(struct cost_buckets *dst, const struct cost_buckets *src,
            uint64_t n)
 {
+    ovs_assert(!src->n || (src->first >= dst->first
+                           && src->first + src->n <= dst->first + dst->n));
     for (size_t i = 0; i < src->n; i++) {
         size_t j = src->first - dst->first + i;
         uint64_t count = get_count(dst, j) + n * get_count(src, i);

@@ -39,6 +39,7 @@ class Case(Switch):
     n_sent = 0
     settings = ""               # In the database, before it starts.
     warm_s = 3                  # Has the trouble before the doctor comes.
+    datapath = "netdev"
 
     def port_and_rule(self, i: int) -> Tuple[int, int]:
         """Returns those that new flow 'i' is from, and for."""
@@ -60,7 +61,7 @@ class Case(Switch):
             for name, sock in zip(PORTS, self.sockets):
                 sock.bind((f"{name}-eth0", 0))
         self.vsctl("add-br", "br0", "--", "set", "bridge", "br0",
-                   "fail-mode=secure", "datapath_type=netdev")
+                   "fail-mode=secure", f"datapath_type={self.datapath}")
         self.add_ports(PORTS, "type=system")
         # What an action reads, a megaflow matches on.
         self.add_flows(*(

@@ -86,12 +86,19 @@ class Rule(NamedTuple):
     name: str
     severity: str
     symptom: str                # As somebody notices it, or "".
-    commands: str               # Of ovs-appctl, that show more.
+    commands: str               # That show more: of ovs-appctl or, in full, of
+                                # another program; or "".
     advice: str
     link: Tuple[str, str]       # Topic of the documentation, and section.
     sentence: str = ""
     condition: Optional[Callable[[Case], Numbers]] = None
     causes: str = ""            # Rules that are true because of this one.
+
+
+def command_lines(rule: Rule) -> List[str]:
+    """Returns the commands of a rule as a shell needs them."""
+    return [command if command.startswith("ovs-") else f"ovs-appctl {command}"
+            for command in rule.commands.split(", ") if command]
 
 
 def above(stage: Distribution, ns: float) -> Tuple[int, float]:

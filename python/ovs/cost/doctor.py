@@ -11,7 +11,7 @@ import time
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from ovs.cost import model, processes, text
-from ovs.cost.case import SEVERITIES, Case
+from ovs.cost.case import SEVERITIES, Case, command_lines
 from ovs.cost.record import Poller, warn
 from ovs.cost.recording import Recording
 from ovs.cost.rules import RULES
@@ -34,8 +34,7 @@ def diagnose(case: Case) -> Iterator[Dict[str, Any]]:
             yield {"rule": rule.name, "severity": rule.severity,
                    "sentence": text.printable(rule.sentence.format(**numbers)),
                    "numbers": numbers, "advice": advice,
-                   "commands": [f"ovs-appctl {command}" for command
-                                in rule.commands.split(", ")
+                   "commands": [command for command in command_lines(rule)
                                 if case.windows or "cost" not in command],
                    "more": "topics/{}, \"{}\"".format(*rule.link)}
 

@@ -377,25 +377,25 @@ def dropped(counter: str) -> Callable[[Case], Numbers]:
 
 STOCK_RULES = (
     Rule("restarted", "critical", "connections break, and OpenFlow rules are "
-         "gone: the switch restarts", "version",
+         "gone: the switch restarts", "",
          "Its log, `journalctl` and `coredumpctl` show why: a crash, a "
          "package update, or too little memory (`dmesg`).", LINK,
          "ovs-vswitchd has just restarted: process {new} has replaced process "
          "{old}", restarted),
     Rule("database-gone", "critical", "OpenFlow and ovs-vsctl hang: "
-         "ovsdb-server is gone or hangs", "version",
+         "ovsdb-server is gone or hangs", "-t ovsdb-server version",
          "Its log says why. Start it again; `ovs-vswitchd` reconnects by "
          "itself.", LINK,
          "ovsdb-server does not answer ({error}): without it, ovs-vswitchd "
          "handles no OpenFlow and no packets from ports without a PMD thread",
          gone, causes="main-busy, main-stalls, main-loop-stalled"),
     Rule("port-error", "warning", "a port carries nothing: it could not be "
-         "opened", "version",
+         "opened", "ovs-vsctl show",
          "Create the device, or correct the port's type and options; "
          "`ovs-vsctl del-port PORT` if it is no longer used.", LINK,
          "Port {name} {error}{others}", unopened),
     Rule("cpu-quota", "critical", "everything is slow, because of a limit for "
-         "a container or service", "version",
+         "a container or service", "",
          "Raise the limit (`cpu.max` of the cgroup, `CPUQuota` of systemd, "
          "`limits: cpu` of Kubernetes), or remove it: a PMD thread needs a "
          "CPU of its own.", LINK,
@@ -453,7 +453,7 @@ STOCK_RULES = (
          "{rate:,.0f} times a second", multicast,
          causes="flows-retranslated, threads-busy"),
     Rule("packet-too-large", "warning", "large packets are lost on the way to "
-         "a port", "version",
+         "a port", "ovs-vsctl list Interface",
          "Raise the MTU (`mtu_request` of the Interface), or lower "
          "the MTU of the ports that send such packets.", LINK,
          "Packets that are larger than the MTU of port {name} are lost",
@@ -592,8 +592,9 @@ STOCK_RULES = (
     Rule("memory-kept", "hint", "memory stays high after many flows",
          "memory/show, upcall/show",
          "The allocator keeps the memory of deleted flows for new ones. This "
-         "matters only where memory is short or limited (cgroup). A patched "
-         "`ovs-vswitchd` returns it, but not with `--mlockall`.", LINK,
+         "matters only where memory is short or limited (cgroup). With the "
+         "kernel datapath, a patched `ovs-vswitchd` returns it, but not with "
+         "`--mlockall`.", LINK,
          "ovs-vswitchd uses {mb:,.0f} MB, most of it kept from a time with "
          "{max:,} flows; now there are {current:,}", kept),
     *(Rule(counter.replace("_", "-"), "critical", symptom,
