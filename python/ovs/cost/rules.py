@@ -337,8 +337,9 @@ RULES = (
          waits_for_lock),
     Rule("rtnl", "warning", "new connections stall while links come and go",
          "upcall/cost-show, netlink/cost-show link",
-         "The kernel adds flows and changes links under one lock (RTNL). Find "
-         "what creates and deletes links, and make it do less at a time.",
+         "Flows can't be added while the kernel adds or deletes a port, which "
+         "waits for other changes of links (RTNL). Find what creates and "
+         "deletes links, and make it do less at a time.",
          ("upcall-cost-kernel", "What to look for"),
          "{name}: flow puts wait for the kernel (RTNL): p99 {ms:,.1f} ms, p50 "
          "{half:,.2f} ms, with {events:,} link events", waits_for_rtnl),
