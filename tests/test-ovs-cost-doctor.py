@@ -298,6 +298,17 @@ class TestDoctor(base.InTemporary):         # type: ignore
                 (ask, ["starved"]), (dump, ["starved", "main-loop-stalled"])):
             self.assertEqual(list(self.findings(self.after(starved))), names)
 
+    def test_last(self) -> None:
+        """With --last, one reply says that the main thread is busy."""
+        got = self.after(lambda *_: None)
+        main = {"tid": 4242, "name": "ovs-vswitchd", "cpu_ns": 10 ** 12,
+                "run_delay_ns": 10 ** 9, "last": {
+                    "ns": 10 ** 10, "cpu_ns": 93 * 10 ** 8, "run_delay_ns": 0}}
+        got.threads[SOURCE] = [dict(got.threads[SOURCE][-1], pid=4242,
+                                    threads=[main])]
+        self.assertIn("The main thread needs 93% of a CPU",
+                      self.findings(got)["main-busy"])
+
     def test_worst_first(self) -> None:
         def change(switch: Any, got: Any) -> None:
             for name in "port-makes-upcalls", "starved", "flows-refused":

@@ -278,7 +278,7 @@ BY_SOURCE = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]"       # A megaflow for each.
 
 class Macs(Trouble):
     """The MAC table is too small."""
-    culprit = (r"^br0: the MAC table \(1,000\) is full: .*; port p1 has "
+    culprit = (r"^br0: the MAC table \(1,000, set by \S+\) is full: .*; port p1 has "
                r"[\d,]+ entries")
     rate = 6000
 
@@ -321,7 +321,7 @@ class Config(Trouble):
     """A client writes to the database all the time."""
     culprit = (r"^Bridges are reconfigured [\d.,]+ times a second, "
                r"because the database changes .*"
-               r"Interface d17, other_config: [\d,]+ times\), by .*"
+               r"Interface d17, other_config: [\d,]+ times a second\), by .*"
                r"config\.py \(pid \d+\)")
 
     def prepare(self) -> None:

@@ -62,7 +62,8 @@ def changes(case: Case) -> str:
         return ""
     table, name, column = max(changed, key=lambda key: changed[key])
     n = changed[table, name, column]
-    return (f" ({table} {name}, {column}: {n:,} times)"
+    return (f" ({table} {name}, {column}: "
+            f"{n / max(stock.seconds, 1):,.0f} times a second)"
             + who(clients(stock, r"db\.sock")))
 
 

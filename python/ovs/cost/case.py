@@ -89,7 +89,8 @@ class Rule(NamedTuple):
     commands: str               # That show more: of ovs-appctl or, in full, of
                                 # another program; or "".
     advice: str
-    link: Tuple[str, str]       # Topic of the documentation, and section.
+    link: Optional[Tuple[str, str]]     # Topic of the documentation, and
+                                        # section, if it says more.
     sentence: str = ""
     condition: Optional[Callable[[Case], Numbers]] = None
     causes: str = ""            # Rules that are true because of this one.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 import textwrap
 import time
@@ -34,23 +35,44 @@ def diagnose(case: Case) -> Iterator[Dict[str, Any]]:
             yield {"rule": rule.name, "severity": rule.severity,
                    "sentence": text.printable(rule.sentence.format(**numbers)),
                    "numbers": numbers, "advice": advice,
-                   "commands": [command for command in command_lines(rule)
+                   "commands": [command.replace("BRIDGE", shlex.quote(
+                       text.printable(str(numbers.get("name", "BRIDGE")))))
+                                for command in command_lines(rule)
                                 if case.windows or "cost" not in command],
-                   "more": "topics/{}, \"{}\"".format(*rule.link)}
+                   "more": "Documentation/topics/{}.rst, \"{}\"".format(
+                       *rule.link) if rule.link else ""}
 
 
 def cases(recording: Recording) -> Iterator[Tuple[str, Case]]:
     """Yields what each source was doing while it was recorded."""
     for source in sorted({*recording.sources(), *recording.stock}):
         stock = recording.stock.get(source, Stock())
+        replies = recording.threads.get(source, [])
+        if replies and len(stock.threads) < 2:
+            stock.threads = two_readings(replies)
         windows = {report: model.add_up(recording.windows(source, report))
                    for report in recording.reports()}
         yield source, Case(
             {report: window for report, window in windows.items() if window},
             recording.limits.get(source, [{}])[-1],
-            recording.threads.get(source, stock.threads),
+            replies or stock.threads,
             {what: rows(replies[0], replies[-1]) for (of, what), replies
              in recording.tops.items() if of == source}, stock)
+
+
+def two_readings(replies: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Returns two readings of all threads, of which "cost/threads -last" shows
+    the later one, with what has changed."""
+    last = replies[-1]
+    ns = max((t["last"]["ns"] for t in last["threads"] if t.get("last")),
+             default=0)
+    if replies[1:] or not ns:
+        return replies
+    threads = [{**t, **{key: t[key] - t["last"][key]
+                        for key in ("cpu_ns", "run_delay_ns")}}
+               for t in last["threads"] if t.get("last", {}).get("ns") == ns]
+    return [{**last, "now_us": last["now_us"] - ns // 1000,
+             "threads": threads}, last]
 
 
 def rows(first: Dict[str, Any], last: Dict[str, Any]) -> List[Dict[str, Any]]:
@@ -180,7 +202,8 @@ def render(found: List[Dict[str, Any]], many: bool) -> Iterator[str]:
         yield f"{where}{finding['sentence']}."
         for line in (finding["advice"].replace("`", ""),
                      "See: " + "; ".join(finding["commands"]) if
-                     finding["commands"] else "", f"More: {finding['more']}"):
+                     finding["commands"] else "",
+                     finding["more"] and f"More: {finding['more']}"):
             for part in textwrap.wrap(line, 71, break_on_hyphens=False):
                 yield f"    {part}"
 
@@ -192,9 +215,9 @@ def without(recording: Recording) -> str:
                 if source not in recording.sources()}
     names = ", ".join(sorted(versions - {""}))
     return (f"Open vSwitch {names}".strip() + " has no accounting: with it, "
-            "the doctor would also know how long upcalls, revalidation and "
-            "the main loop take, and which port, rule, message or command is "
-            "the cause.") if versions else ""
+            "the doctor would also know what upcalls, revalidation and the "
+            "main loop spend their time on, and for which port, rule, message "
+            "or command.") if versions else ""
 
 
 def run(recording: Recording, errors: List[str], as_json: bool) -> int:

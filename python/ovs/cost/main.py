@@ -98,7 +98,8 @@ def make_parser() -> argparse.ArgumentParser:
                          help="only these reports")
         sub.add_argument("-i", "--interval", type=positive,
                          default=interval, metavar="SECONDS",
-                         help=f"(default: {interval:g})")
+                         help="length of a window (default: "
+                              f"{interval:g})")
         sub.add_argument("--accounts", type=accounts, default=20,
                          metavar="N", help="read this many accounts of each "
                          "report, or \"all\"; those with the most time come "
@@ -111,8 +112,10 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("-n", "--count", type=positive_int, metavar="N",
                      help="end after this many intervals")
 
-    sub = commands.add_parser("doctor", help="say what is wrong, and what to "
-                              "do about it")
+    sub = commands.add_parser(
+        "doctor", help="say what is wrong, and what to do about it",
+        epilog="The exit status is 0 if nothing is wrong, 1 if something is, "
+               "and 2 if there was an error.")
     live(sub, 10)
     sub.add_argument("file", nargs="*", metavar="FILE",
                      help="recordings, or directories of sosreport or "

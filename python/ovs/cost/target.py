@@ -41,9 +41,10 @@ def socket_path(target: str) -> str:
         with open(pidfile) as f:
             pid = int(f.read())
     except (OSError, ValueError) as e:
-        raise TargetError(f"{target}: is it running? (cannot read {pidfile}: "
-                          f"{getattr(e, 'strerror', 'it has no number')})"
-                          ) from e
+        raise TargetError(
+            f"{target}: is it running? (cannot read {pidfile}: "
+            f"{getattr(e, 'strerror', 'it has no number')}; if its directory "
+            "is another one, set OVS_RUNDIR)") from e
     return os.path.join(directory, f"{target}.{pid}.ctl")
 
 
