@@ -3,8 +3,8 @@
 hangs together.
 
 They are rules of this project, and those of checkpatch, flake8, shellcheck and
-clang.  Files that git does not know are not looked at.  "make series" runs
-checkpatch on the patches, each build has Open vSwitch's own textual rules."""
+clang.  Files that git does not know are not looked at.  Each build has Open
+vSwitch's own textual rules."""
 
 from __future__ import annotations
 
@@ -144,10 +144,13 @@ def check_text(_ovs: Path) -> Iterable[str]:
 
 
 def check_checkpatch(ovs: Path) -> None:
-    """OVS's checkpatch on new files."""
-    run(sys.executable, "-B", "utilities/checkpatch.py", "-q", "-f",
-        *(t.TOP / file for file in t.new_files() if file.endswith(
-            (".c", ".h", ".py", ".at", ".rst", ".sh", ".man"))), cwd=ovs)
+    """OVS's checkpatch on patches and new files."""
+    checkpatch = sys.executable, "-B", "utilities/checkpatch.py", "-q"
+    run(*checkpatch, *(c.path for c in t.select(t.read_topics())), cwd=ovs)
+    run(*checkpatch, "-f", *(t.TOP / file for file in t.new_files()
+                             if file.endswith((".c", ".h", ".py", ".at",
+                                               ".rst", ".sh", ".man"))),
+        cwd=ovs)
 
 
 def check_packages(ovs: Path) -> Iterable[str]:
