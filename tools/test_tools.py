@@ -21,7 +21,7 @@ import unittest
 from pathlib import Path
 from typing import Dict, List
 
-from tools import registry
+from tools import lint, registry
 from tools.project import TOP
 
 LINES = "".join(f"line {n};\n" for n in range(1, 41))
@@ -674,8 +674,7 @@ class Lint(ToolTest):
                 ("patches/old.patch", "x"),
                 ("tests/x.at", "m4_define([X_A], [x])\nm4_define([GRE])\n")):
             write(self.top / file, text)
-        self.git(self.top, "init", "-q")
-        self.git(self.top, "add", "-A")
+        self.commit(self.top, "All of it.")
         text = self.check("lint", status=1)
         for problem in (
                 "it has no patches/old.patch", "it has no lib/newer.c",
@@ -698,7 +697,6 @@ class Lint(ToolTest):
 
 class Commits(unittest.TestCase):
     def test_problems(self) -> None:
-        problems = runpy.run_path(str(TOP / "tools/check-commits"))["problems"]
         body = "Because it was so before, and nobody could know what it did."
         for subject, text, found in (
                 ("tools: Check messages of commits.", body, ""),
@@ -711,7 +709,7 @@ class Commits(unittest.TestCase):
                 ("tools: Wrap a line.", "Signed-off-by: " + body,
                  "no body says why")):
             with self.subTest(subject):
-                said = [*problems(subject, text)]
+                said = [*lint.message_problems(subject, text)]
                 self.assertEqual(len(said), bool(found), said)
                 self.assertIn(found, "".join(said))
 
