@@ -840,7 +840,7 @@ test -s $out || row pass $name
         what moves is not."""
         self.edit("stages.py", "limit: float = 600", "limit: float = 6")
         self.edit("check.py", "GRACE = 20", "GRACE = 1")
-        self.edit("check.py", "else 25 ", "else 0 ")
+        self.edit("check.py", "INTERVAL = 25", "INTERVAL = 0")
         beats = self.dir / "beats"
         beat = f"while :; do echo >>{beats}; sleep 0.1; done"
         write(self.dir / "suite", f"""row pass one; row todo two; trap '' TERM
