@@ -68,6 +68,12 @@ def scripts(interpreter: str, suffix: str) -> Set[str]:
             *git("grep", "-l", "", "--", f"*{suffix}")}
 
 
+def new_files(*suffixes: str) -> List[str]:
+    """Returns the new files of all topics with one of 'suffixes'."""
+    return [file for commit in t.select(t.read_topics())
+            for file in commit.files if file.endswith(suffixes)]
+
+
 def need(*programs: object) -> None:
     """Has the check skipped if one of 'programs', or files, is missing."""
     for name in map(str, programs):
@@ -159,10 +165,8 @@ def check_checkpatch(ovs: Path) -> None:
     """OVS's checkpatch on patches and new files."""
     checkpatch = sys.executable, "-B", "utilities/checkpatch.py", "-q"
     run(*checkpatch, *(c.path for c in t.select(t.read_topics())), cwd=ovs)
-    run(*checkpatch, "-f", *(t.TOP / file for file in t.new_files()
-                             if file.endswith((".c", ".h", ".py", ".at",
-                                               ".rst", ".sh", ".man"))),
-        cwd=ovs)
+    run(*checkpatch, "-f", *(t.TOP / file for file in new_files(
+        ".c", ".h", ".py", ".at", ".rst", ".sh", ".man")), cwd=ovs)
 
 
 def check_packages(ovs: Path) -> Iterable[str]:
@@ -211,7 +215,7 @@ def check_clang(ovs: Path) -> None:
                    " $(CPPFLAGS) $(OVS_CFLAGS)")
     command = ["clang", "-fsyntax-only", "-Wthread-safety", "-Werror",
                "-Itests", *shlex.split(flags)]
-    files = [file for file in t.new_files() if file.endswith(".c")]
+    files = new_files(".c")
     run(*command, *files, cwd=ovs)
 
     # With headers of a kernel before Linux 4.0, too.
