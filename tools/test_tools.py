@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import runpy
 import shutil
 import signal
 import subprocess
@@ -869,13 +868,6 @@ echo waiting; {beat}
             self.assertIn("stopping\ninterrupted\n", run.communicate()[0])
         self.assertEqual(run.returncode, 130)
         self.assert_still(beats)
-
-
-class Demo(unittest.TestCase):
-    def test_no_tun(self) -> None:
-        demo = runpy.run_path(str(TOP / "tools/demo"))
-        self.assertRegex(demo["why_no_namespaces"](
-            demo["PROBE"].replace("/dev/", "/no/")), "/no/net/tun: No such")
 
 
 @unittest.skipIf(os.geteuid(), "needs root")
