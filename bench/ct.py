@@ -33,11 +33,10 @@ from tools.switch import Failed, Switch, wait_until
 
 # The options of bench/run.
 OPTIONS: Dict[str, Dict[str, Any]] = {
-    "--connections": dict(type=int, default=100000, metavar="N", help="ct: "
-                          "there before, in some cases"),
     "--kernel": dict(action="store_true", help="ct: use the kernel datapath"),
 }
 
+CONNECTIONS = 100000            # There before, in some cases.
 BURST = 64                      # Fits into the receive buffer of a port.
 BACKEND = 0x0c000001            # Instead of the destination 11.0.0.1.
 PLAIN = ["in_port=p1,actions=p2"]
@@ -187,9 +186,9 @@ def run(context: Context) -> List[Result]:
             switch.set_up(args.kernel)
             switch.measure(CASES[0], n, 0)      # Memory is new here.
             for case in CASES:
-                name = case.name.format(f"{args.connections:,}")
+                name = case.name.format(f"{CONNECTIONS:,}")
                 context.progress(f"process {k + 1}: {name}")
-                found = switch.measure(case, n, args.connections)
+                found = switch.measure(case, n, CONNECTIONS)
                 figures = {"upcalls": found["events"]}
                 for stage, times in found["stages"].items():
                     if times["unit"] == "ns" and times["count"]:

@@ -32,13 +32,7 @@ from tools.exporter import GO, find_prometheus, go_version
 from tools.switch import Failed, Process, Switch, wait_until
 
 TOP = Path(__file__).resolve().parent.parent
-# The options of bench/run.
-OPTIONS: Dict[str, Dict[str, Any]] = {
-    "--nodes": dict(type=int, default=1000, metavar="N",
-                    help="fleet: hosts"),
-    "--cache": dict(type=Path, metavar="DIR", help="fleet: where Prometheus "
-                    "is kept (default: OVSDIR/../cache)"),
-}
+NODES = 1000                    # Hosts.
 STEP = 15                       # Seconds between scrapes, and between replies.
 REPLIES = 5                     # Of each recording.
 AT_ONCE = 50                    # What netdev-dummy queues is limited.
@@ -245,12 +239,11 @@ def check(prometheus: Prometheus, expected: Any) -> Tuple[float, float]:
 def run(context: Context) -> List[Result]:
     if go_version() < GO:
         raise NotHere(f"there is no Go {GO[0]}.{GO[1]}")
-    program, why = find_prometheus(
-        (context.args.cache or context.ovs.parent / "cache").absolute())
+    program, why = find_prometheus(context.ovs.parent / "cache")
     if not program:
         raise NotHere(why)
     sys.path.append(str(TOP / "python"))        # For ovs.cost.
-    ovs, nodes, work = context.ovs, context.args.nodes, context.directory
+    ovs, nodes, work = context.ovs, NODES, context.directory
     context.progress(f"recording {len(SHAPES)} switches")
     recordings = [record(ovs, work, shape, n)
                   for n, shape in enumerate(SHAPES)]

@@ -29,9 +29,9 @@ import struct
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
-from bench.machine import NotHere, has_kernel_datapath
+from bench.machine import NotHere, Threads, has_kernel_datapath, read
 from bench.report import Context, Result
 from tools.switch import Failed, Switch, libc, wait_until
 
@@ -85,22 +85,6 @@ class Cost(NamedTuple):
         return self.handlers + self.sender
 
 
-def task_ns(pid: int, tid: int) -> int:
-    path = Path(f"/proc/{pid}/task/{tid}/schedstat")
-    return int(path.read_text().split()[0])
-
-
-def find_tasks(pids: Iterator[int], prefix: str) -> List[List[int]]:
-    """Returns the process and thread ID of each thread with a name that
-    starts with 'prefix'."""
-    tasks = []
-    for pid in pids:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            if (task / "comm").read_text().startswith(prefix):
-                tasks.append([pid, int(task.name)])
-    return tasks
-
-
 class Storm:
     """A bridge with a port that packets of new flows come from."""
 
@@ -120,9 +104,8 @@ class Storm:
         with switch.in_netns():
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
             self.socket.bind(("p1", 0))
-        pids = (int(p.name) for p in Path("/proc").iterdir()
-                if p.name.isdigit())
-        self.softirq = find_tasks(pids, "ksoftirqd/")
+        self.softirq = [p for p in Path("/proc").iterdir() if p.name.isdigit()
+                        and read(p / "comm").startswith("ksoftirqd/")]
 
     def n_flows(self) -> int:
         text = self.switch.appctl("dpctl/show", "system@ovs-system")
@@ -162,13 +145,12 @@ class Storm:
     def run(self, n: int) -> Cost:
         """Sends 'n' packets of new flows."""
         self.clear()
-        handlers = find_tasks(iter([self.switch.vswitchd.pid]), "handler")
-        before = [sum(task_ns(*t) for t in tasks)
-                  for tasks in (handlers, self.softirq)]
+        tasks = (Threads(self.switch.vswitchd.pid).find("handler"),
+                 self.softirq)
+        before = [Threads.schedstat(each)[0] for each in tasks]
         sender = self.send_all(n)
         self.switch.check()
-        after = [sum(task_ns(*t) for t in tasks)
-                 for tasks in (handlers, self.softirq)]
+        after = [Threads.schedstat(each)[0] for each in tasks]
         if self.n_flows() != n:
             raise Failed(f"{n} packets have made {self.n_flows()} flows")
         return Cost((after[0] - before[0]) / n / 1e3,

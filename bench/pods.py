@@ -26,7 +26,7 @@ from typing import Any, Dict, List, Tuple
 from bench.machine import NotHere, Threads, read
 from bench.packets import make_packet
 from bench.report import Context, Result
-from tools.switch import CLONE_NEWNET, Failed, Switch, libc, wait_until
+from tools.switch import Failed, Switch, wait_until
 
 TOP = Path(__file__).resolve().parent.parent
 SUITE = "trixie"
@@ -206,7 +206,8 @@ class Pods(Switch):
     def start_traffic(self) -> None:
         """Has each pod send packets to the next one, while 'sending' is
         true."""
-        sock = packet_socket(self.pods.pid)
+        with self.in_netns(self.pods.pid):
+            sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         frames = [(name, mac(self.ports[i - 1]) + mac(name)
                    + make_packet(i)[12:]) for i, name in enumerate(self.ports)]
 
@@ -310,17 +311,6 @@ class Pods(Switch):
                     if name != "poll":
                         figures[key] = figures.get(key, 0) + value / n / scale
         return figures
-
-
-def packet_socket(pid: int) -> socket.socket:
-    """Returns a packet socket in the network namespace of process 'pid'."""
-    with open("/proc/thread-self/ns/net", "rb") as own, \
-            open(f"/proc/{pid}/ns/net", "rb") as other:
-        libc.setns(other.fileno(), CLONE_NEWNET)
-        try:
-            return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-        finally:
-            libc.setns(own.fileno(), CLONE_NEWNET)
 
 
 def mac(name: str) -> bytes:

@@ -22,11 +22,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
+from bench.machine import Threads
 from bench.report import Context, Result
 from tools.switch import Failed, Process, Switch
 
 N_FLOWS = 200                   # New ones of each port, before it starts.
 EXPORTER = "127.0.0.1:10475"
+schedstat = Threads.schedstat
 # The options of bench/run.
 OPTIONS: Dict[str, Dict[str, Any]] = {
     "--exporter": dict(type=Path, metavar="PROGRAM", help="recording: this "
@@ -64,9 +66,8 @@ class RecordedSwitch(Switch):
 
     def ran(self) -> Dict[int, int]:
         """Returns what each thread has run, in ns."""
-        tasks = Path(f"/proc/{self.vswitchd.pid}/task")
-        return {int(task.name): int((task / "schedstat").read_text()
-                                    .split()[0]) for task in tasks.iterdir()}
+        return {int(task.name): schedstat([task])[0]
+                for task in Threads(self.vswitchd.pid).find("")}
 
     def sample(self, seconds: float, recorder: Optional[Process] = None,
                visit: Optional[Callable[[], None]] = None) -> Sample:
@@ -75,14 +76,14 @@ class RecordedSwitch(Switch):
         if recorder:
             time.sleep(3)               # It has started by now.
         before, start = self.ran(), time.monotonic()
-        own = self._own(recorder.pid) if recorder else 0
+        own = schedstat([Path(f"/proc/{recorder.pid}")])[0] if recorder else 0
         while visit and time.monotonic() < start + seconds:
             visit()
             time.sleep(1 - (time.monotonic() - start) % 1)
         time.sleep(max(0, start + seconds - time.monotonic()))
         after, end = self.ran(), time.monotonic()
         if recorder:
-            own = self._own(recorder.pid) - own
+            own = schedstat([Path(f"/proc/{recorder.pid}")])[0] - own
             recorder.check()
             recorder.stop()
             self.processes.remove(recorder)
@@ -96,10 +97,6 @@ class RecordedSwitch(Switch):
         return self.spawn("exporter", [
             str(program), f"--web.listen-address={EXPORTER}",
             "--ovs.interval=500ms", f"--ovs.target={self.control}"])
-
-    @staticmethod
-    def _own(pid: int) -> int:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
     def held_up(self) -> Dict[str, float]:
         """Returns what requests took of iterations of the main loop, since

@@ -124,10 +124,6 @@ class StatsSwitch(Switch):
         """Returns how often ovs-vswitchd has read a device's statistics."""
         return int(self.appctl("coverage/read-counter", "netdev_get_stats"))
 
-    def cpu_ns(self) -> int:
-        """Returns how long the main thread has run."""
-        return int(read(self.main / "schedstat").split()[0])
-
     def settle(self) -> None:
         """Waits until the main thread, whose clock does not run, has nothing
         left to do, nor ovsdb-server, which might answer."""
@@ -168,9 +164,9 @@ class StatsSwitch(Switch):
                 self.send()
             before = self.count()
             self.settle()
-            start = self.cpu_ns()
+            start = Threads.schedstat([self.main])[0]
             self.step(due)
-            total += self.cpu_ns() - start
+            total += Threads.schedstat([self.main])[0] - start
             n += self.count() - before
         if n != (N_ROUNDS * (N_PORTS + 1) if due else 0):
             raise Failed(f"{n} statistics in {N_ROUNDS} rounds of "

@@ -301,35 +301,6 @@ x.md
             "there is no old, which has to be measured again"])
 
 
-class Contradictions(unittest.TestCase):
-    """Figures that contradicted each other once are found when they are put
-    back."""
-
-    def test_found(self) -> None:
-        _, sources = figures.read_sources()
-        for name, figure in (
-                ("README.md", "218 MB"), ("README.md", "45 ns"),
-                ("Documentation/topics/upcall-cost.rst", "45 ns"),
-                ("patches/upcalls/0000-cover.txt", "45 ns"),
-                ("bench/accounting.rst", "10 of the 45 ns"),
-                ("bench/accounting.rst", "15 cycles"),
-                ("Documentation/topics/tx-cost.rst", "18 cycles"),
-                ("Documentation/topics/tx-cost.rst", "218 MB"),
-                ("Documentation/topics/ovs-cost.rst", "0.8 ms"),
-                ("Documentation/topics/ovs-cost.rst", "8 kB"),
-                ("NEWS.md", "six switches in trouble")):
-            path = figures.TOP / name
-            text = path.read_text() if path.exists() else ""
-            before: list = []
-            after: list = []
-            figures.renew(name, text, sources, before)
-            figures.renew(name, f"{text}\n\nPut back: {figure}.\n", sources,
-                          after)
-            found = [one for one in after if one not in before]
-            self.assertEqual(len(found), 1, f"{name}: {figure}")
-            self.assertIn(found[0].partition(" has no source")[0], figure)
-
-
 class Trees(unittest.TestCase):
     def test_topics(self) -> None:
         """A result says which topics its tree had."""

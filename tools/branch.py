@@ -31,7 +31,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -776,11 +775,8 @@ def write_series(args: argparse.Namespace) -> None:
         fail(f"'{args.signoff}' is not 'NAME <EMAIL>'")
     if repo.lines("diff", "--name-only", "HEAD"):
         fail(f"{repo.dir} has edits: run 'make export' first")
-    for path in args.dir.rglob("*"):
-        if not re.fullmatch(r"\d\d?-[\w-]+(/\d{4}-.*\.(patch|txt))?",
-                            path.relative_to(args.dir).as_posix()):
-            fail(f"{path} is not of a series: name another directory")
-    shutil.rmtree(args.dir, ignore_errors=True)
+    for path in args.dir.glob("*-*/[0-9][0-9][0-9][0-9]-*"):
+        path.unlink()
     topics: Dict[str, List[Exported]] = {}
     for one in branch_commits(repo):
         topics.setdefault(one.topic.name, []).append(one)
@@ -804,26 +800,8 @@ def write_series(args: argparse.Namespace) -> None:
             cover.replace(" 0/N]", f" {'0' * len(total)}/{total}]", 1)
             + "\n" + repo.out("diff", "--stat=72", "--summary",
                               "--no-renames", start, end) + "\n")
-    if repo.state()["about"]["base"] == REFERENCE:
-        # An older checkpatch.py does not know what the newest one does.
-        check_style(repo)
     print(f"series: patches in {args.dir}: 'git am {args.dir}/*/*.patch' on "
           f"{repo.out('log', '-1', '--format=%s', 'base')} gives this tree")
-
-
-def check_style(repo: Repo) -> None:
-    """Fails unless checkpatch.py has nothing to say of the branch, but of
-    JSON, where a string has to be in one line."""
-    tool = repo.dir / "utilities/checkpatch.py"
-    with tempfile.TemporaryDirectory() as name:
-        mails = repo.lines("format-patch", "-N", "-o", name, "base..HEAD",
-                           "--", ".", ":!*.json")
-        run = subprocess.run([sys.executable, str(tool), "-q", *mails],
-                             cwd=repo.dir, stdin=subprocess.DEVNULL,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             check=False)
-    if run.returncode:
-        fail("checkpatch.py finds:\n" + run.stdout.decode(errors="replace"))
 
 
 def main() -> int:

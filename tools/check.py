@@ -4,9 +4,8 @@
 
 Every stage runs, whatever has failed before.  A stage in which no test ends,
 and which prints nothing, for ten minutes is stopped, with all its processes.
-While stages run, a line shows their progress: on a terminal it is updated,
-elsewhere there is a new line at least each half minute.  At the end comes a
-summary, with tests that failed or could not run here; the last line is
+While stages run, a line shows their progress each half minute.  At the end
+comes a summary, with tests that failed or could not run here; the last line is
 "N passed, N failed, N skipped", and the exit status 1 if anything has failed.
 
 TESTSUITEFLAGS choose tests of STAGE (default: suite) in Autotest's own words,
@@ -19,7 +18,6 @@ import argparse
 import contextlib
 import functools
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -39,8 +37,9 @@ from tools.stages import STAGES, Stage
 from tools.suites import MAY_SKIP, Tests, our_tests
 
 GRACE = 20                      # Seconds to clean up after a signal.
-TTY = sys.stdout.isatty()
-INTERVAL = 0.5 if TTY else 25   # Seconds between lines of progress.
+INTERVAL = 25                   # Seconds between lines of progress.
+
+say = functools.partial(print, flush=True)
 
 
 @functools.lru_cache(maxsize=None)
@@ -162,15 +161,6 @@ def minutes(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
-def say(text: str, moving: bool = False) -> None:
-    """Prints 'text'; if it is 'moving', what comes next replaces it."""
-    moving &= TTY
-    if moving:
-        text = text[:shutil.get_terminal_size().columns - 1]
-    print(f"\r\033[K{text}" if TTY else text, end="" if moving else "\n",
-          flush=True)
-
-
 def run(stages: List[Stage], args: argparse.Namespace) -> int:
     """Runs 'stages', writes the results, and returns the exit status."""
     start = shown = time.monotonic()
@@ -189,7 +179,7 @@ def run(stages: List[Stage], args: argparse.Namespace) -> int:
                 if running and time.monotonic() > shown + INTERVAL:
                     shown = time.monotonic()
                     say(f"{minutes(shown - start):>5}  " + "; ".join(
-                        one.doing() for one in running), moving=True)
+                        one.doing() for one in running))
     except BaseException:
         # Once is enough.
         autotest.on_signals(signal.SIG_IGN)

@@ -3,8 +3,8 @@
 hangs together.
 
 They are rules of this project, and those of checkpatch, flake8, shellcheck and
-clang.  Files that git does not know are not looked at.  "make series" runs
-checkpatch on the patches, each build has Open vSwitch's own textual rules."""
+clang.  Files that git does not know are not looked at.  Each build has Open
+vSwitch's own textual rules."""
 
 from __future__ import annotations
 
@@ -32,6 +32,18 @@ HEADER = {
     "body that says why": r"\n\n\s*(?:\S+\s+){13}\S",
 }
 
+SUBJECT_RE = re.compile(r"[\w./ ,-]+: (?P<verb>[A-Z][a-z]+) (?P<rest>.*)\.")
+# How a subject begins that has no verb in the imperative.
+NO_VERB_RE = re.compile(
+    r"(?:A|An|The|No|Not|More|Less|New|Small|Some|Only|Also|Now|This|That|For"
+    r"|From|In|On|Of|With|Without|Various|Several|All|\w+(?:ing|ed|ion|ly|ness"
+    r"|ment))$")
+# What is no noun.
+NO_NOUN_RE = re.compile(
+    r"(?:it|its|them|that|this|what|which|who|those|these|and|or|the|an|of|to"
+    r"|in|on|for|by|so|is|are|as|with|once|again|more|less|\W*|.)$", re.I)
+TRAILER_RE = re.compile(r"^[\w-]+: .*$", re.M)
+
 
 def run(*command: object, cwd: Path = t.TOP) -> str:
     """Returns the output of 'command'.  Its failure is one of the check."""
@@ -54,6 +66,12 @@ def scripts(interpreter: str, suffix: str) -> Set[str]:
     """Returns the files that name 'interpreter', or have 'suffix'."""
     return {*git("grep", "-lE", f"^#! ?/.*{interpreter}"),
             *git("grep", "-l", "", "--", f"*{suffix}")}
+
+
+def new_files(*suffixes: str) -> List[str]:
+    """Returns the new files of all topics with one of 'suffixes'."""
+    return [file for commit in t.select(t.read_topics())
+            for file in commit.files if file.endswith(suffixes)]
 
 
 def need(*programs: object) -> None:
@@ -144,10 +162,11 @@ def check_text(_ovs: Path) -> Iterable[str]:
 
 
 def check_checkpatch(ovs: Path) -> None:
-    """OVS's checkpatch on new files."""
-    run(sys.executable, "-B", "utilities/checkpatch.py", "-q", "-f",
-        *(t.TOP / file for file in t.new_files() if file.endswith(
-            (".c", ".h", ".py", ".at", ".rst", ".sh", ".man"))), cwd=ovs)
+    """OVS's checkpatch on patches and new files."""
+    checkpatch = sys.executable, "-B", "utilities/checkpatch.py", "-q"
+    run(*checkpatch, *(c.path for c in t.select(t.read_topics())), cwd=ovs)
+    run(*checkpatch, "-f", *(t.TOP / file for file in new_files(
+        ".c", ".h", ".py", ".at", ".rst", ".sh", ".man")), cwd=ovs)
 
 
 def check_packages(ovs: Path) -> Iterable[str]:
@@ -196,7 +215,7 @@ def check_clang(ovs: Path) -> None:
                    " $(CPPFLAGS) $(OVS_CFLAGS)")
     command = ["clang", "-fsyntax-only", "-Wthread-safety", "-Werror",
                "-Itests", *shlex.split(flags)]
-    files = [file for file in t.new_files() if file.endswith(".c")]
+    files = new_files(".c")
     run(*command, *files, cwd=ovs)
 
     # With headers of a kernel before Linux 4.0, too.
@@ -230,9 +249,34 @@ def check_figures(_ovs: Path) -> None:
     run(sys.executable, "-B", "bench/figures.py", "--check")
 
 
-def check_commits(_ovs: Path) -> None:
-    """Messages of new commits say what they do, and why."""
-    run(sys.executable, "-B", "tools/check-commits")
+def message_problems(subject: str, body: str) -> Iterable[str]:
+    """A subject says what a commit does, with a verb that comes first and
+    something that it is done to; a body says why, in at least ten words."""
+    if len(subject) > 70:
+        yield f"the subject has {len(subject)} characters, not at most 70"
+    match = SUBJECT_RE.fullmatch(subject)
+    if not match:
+        yield "the subject is not of the form 'area: Verb noun.'"
+    elif NO_VERB_RE.match(match["verb"]):
+        yield f"'{match['verb']}' is no verb that says what the commit does"
+    elif all(map(NO_NOUN_RE.match, match["rest"].split())):
+        yield "the subject does not name a thing"
+    if len(TRAILER_RE.sub("", body).split()) < 10:
+        yield "no body says why"
+
+
+def check_commits(_ovs: Path) -> Iterable[str]:
+    """Messages of commits that came after this check say what they do, and
+    why."""
+    first = git("log", "--diff-filter=A", "-1", "--format=%h", "--",
+                "tools/check-commits")
+    log = git("log", "--no-merges", "--format=%s%n%b%x00",
+              f"{''.join(first) or 'HEAD'}..HEAD")
+    for text in "\n".join(log).split("\0"):
+        subject, _, body = text.lstrip("\n").partition("\n")
+        if subject:
+            yield from (f"{subject}: {problem}"
+                        for problem in message_problems(subject, body))
 
 
 def check_rules(_ovs: Path) -> None:

@@ -13,7 +13,6 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Callable, Dict, List, Optional, Tuple
 
@@ -22,7 +21,6 @@ TOP = Path(__file__).resolve().parent.parent
 # Where new files may be.
 FOLDERS = ("lib", "ofproto", "vswitchd", "utilities", "python", "tests",
            "Documentation", "include", "m4")
-NOT_NEW_FILES = ("*~", "*.orig", "*.rej", "*.pyc", "*.o", ".*", "#*#")
 
 # The base that patches/ is written for.
 REFERENCE = "4.0.0"
@@ -135,10 +133,3 @@ def order(file: str) -> Tuple[str, bool, str]:
     """The key that new files are sorted by: macros of tests come before the
     tests."""
     return os.path.dirname(file), not file.endswith("-macros.at"), file
-
-
-def new_files() -> List[str]:
-    """Returns the paths of all new files, relative to the top."""
-    return sorted(path.relative_to(TOP).as_posix() for name in FOLDERS
-                  for path in (TOP / name).rglob("*") if path.is_file()
-                  and not any(fnmatch(path.name, p) for p in NOT_NEW_FILES))

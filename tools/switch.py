@@ -192,10 +192,12 @@ class Switch(contextlib.ExitStack):
         self.run("ovs-ofctl", "add-flows", "br0", str(path))
 
     @contextlib.contextmanager
-    def in_netns(self) -> Iterator[None]:
-        """Has this thread in the network namespace of ovs-vswitchd."""
+    def in_netns(self, pid: int = 0) -> Iterator[None]:
+        """Has this thread in the network namespace of process 'pid', by
+        default ovs-vswitchd."""
         with open("/proc/thread-self/ns/net", "rb") as own, \
-                open(f"/proc/{self.vswitchd.pid}/ns/net", "rb") as other:
+                open(f"/proc/{pid or self.vswitchd.pid}/ns/net",
+                     "rb") as other:
             if libc.setns(other.fileno(), CLONE_NEWNET):
                 raise Failed(f"setns: {os.strerror(ctypes.get_errno())}")
             try:

@@ -8,10 +8,8 @@ wrong.  Needs no network, and builds nothing.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import runpy
 import shutil
 import signal
 import subprocess
@@ -21,7 +19,7 @@ import unittest
 from pathlib import Path
 from typing import Dict, List
 
-from tools import registry
+from tools import lint, registry
 from tools.project import TOP
 
 LINES = "".join(f"line {n};\n" for n in range(1, 41))
@@ -178,32 +176,19 @@ class ToolTest(unittest.TestCase):
         self.assertNotIn("Traceback", said)
         return said
 
-    def wait_for(self, pids: Path, n: int) -> None:
-        """Waits until 'n' processes have said who they are."""
+    def wait_for(self, beats: Path, n: int) -> None:
+        """Waits until 'n' processes have written to a file."""
         for _ in range(400):
-            if pids.exists() and pids.read_text().count("\n") >= n:
+            if beats.exists() and len({*beats.read_text().split()}) >= n:
                 return
             time.sleep(0.05)
-        self.fail(f"there is no {pids}, or not all of it")
+        self.fail(f"there is no {beats}, or not all of it")
 
     def assert_still(self, beats: Path) -> None:
         """Checks that nobody writes to a file any more."""
         before = beats.stat().st_size
         time.sleep(1.5)
         self.assertEqual(beats.stat().st_size, before)
-
-    def assert_gone(self, pids: Path) -> None:
-        """Checks that these processes end, if only as zombies: one that has
-        been killed is there until it has had a processor once more."""
-        for pid in pids.read_text().split():
-            stat = Path("/proc", pid, "stat")
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                for _ in range(400):
-                    if ") Z " in stat.read_text():
-                        break
-                    time.sleep(0.05)
-                else:
-                    self.fail(f"still there: {stat.read_text()}")
 
     def branch(self, *args: str, status: int = 0) -> str:
         """Imports the branch."""
@@ -531,21 +516,12 @@ class Series(ToolTest):
     def test_git_am(self) -> None:
         """What a maintainer does gives the branch."""
         self.assertIn("run 'make import' first", self.series(status=1))
-        checkpatch = "utilities/checkpatch.py"
-        write(self.base / checkpatch, "import sys\n"
-              "if 'line twenty' in open(sys.argv[-1]).read():\n"
-              "    sys.exit('bad')\n")
         self.branch()
-        self.assertIn("checkpatch.py finds:\nbad", self.series(status=1))
-        write(self.ovs / checkpatch, "")
+        set_line(self.ovs / "lib/a.c", 1, "edit")
         self.assertIn("run 'make export' first", self.series(status=1))
-        write(self.base / checkpatch, "")
-        self.branch()
-        # Only what it has made goes.
-        write(self.dir / "out/1-one/x", "")
-        self.assertIn("/x is not of a series", self.series(status=1))
-        (self.dir / "out/1-one/x").unlink()
-        self.tool("tools/branch.py", "series", self.ovs, status=2)
+        self.git(self.ovs, "checkout", "-q", "lib/a.c")
+        # Mails of an earlier run go.
+        write(self.dir / "out/1-one/0002-old.patch", "")
         self.series("--signoff", "B C <b@example.org>")
         mails = sorted((self.dir / "out").glob("*/*.patch"))
         self.assertEqual(
@@ -633,8 +609,8 @@ class Sources(ToolTest):
                                  f"openvswitch/{package.name} ", " SHA256:00",
                                  "source 1-1 could not be downloaded",
                                  f"{package}\n", "DEBIAN_MIRROR=URL"]),
-                (mirror, True, [f"wrong checksum: {package}",
-                                "recorded  00 (bases/4.0.0)"])):
+                (mirror, True, ["wrong checksum, not that of bases/4.0.0: "
+                                f"{package}"])):
             with self.subTest(given=given, there=there):
                 if there:
                     write(package, "not it")
@@ -662,7 +638,8 @@ class Sources(ToolTest):
 class Lint(ToolTest):
     def test_rules(self) -> None:
         write(self.base / "utilities/checkpatch.py",
-              "import sys\nsys.exit('ERROR in ' + sys.argv[3])\n")
+              "import sys\nif sys.argv[2] == '-f':\n"
+              "    sys.exit('ERROR in ' + sys.argv[3])\n")
         self.branch()
         set_line(self.work / "lib/c.c", 1, "one")
         self.add_patch("two/0030-c", "c: Change.")
@@ -682,8 +659,7 @@ class Lint(ToolTest):
                 ("patches/old.patch", "x"),
                 ("tests/x.at", "m4_define([X_A], [x])\nm4_define([GRE])\n")):
             write(self.top / file, text)
-        self.git(self.top, "init", "-q")
-        self.git(self.top, "add", "-A")
+        self.commit(self.top, "All of it.")
         text = self.check("lint", status=1)
         for problem in (
                 "it has no patches/old.patch", "it has no lib/newer.c",
@@ -706,7 +682,6 @@ class Lint(ToolTest):
 
 class Commits(unittest.TestCase):
     def test_problems(self) -> None:
-        problems = runpy.run_path(str(TOP / "tools/check-commits"))["problems"]
         body = "Because it was so before, and nobody could know what it did."
         for subject, text, found in (
                 ("tools: Check messages of commits.", body, ""),
@@ -719,7 +694,7 @@ class Commits(unittest.TestCase):
                 ("tools: Wrap a line.", "Signed-off-by: " + body,
                  "no body says why")):
             with self.subTest(subject):
-                said = [*problems(subject, text)]
+                said = [*lint.message_problems(subject, text)]
                 self.assertEqual(len(said), bool(found), said)
                 self.assertIn(found, "".join(said))
 
@@ -864,7 +839,7 @@ test -s $out || row pass $name
         what moves is not."""
         self.edit("stages.py", "limit: float = 600", "limit: float = 6")
         self.edit("check.py", "GRACE = 20", "GRACE = 1")
-        self.edit("check.py", "else 25 ", "else 0 ")
+        self.edit("check.py", "INTERVAL = 25", "INTERVAL = 0")
         beats = self.dir / "beats"
         beat = f"while :; do echo >>{beats}; sleep 0.1; done"
         write(self.dir / "suite", f"""row pass one; row todo two; trap '' TERM
@@ -885,7 +860,7 @@ echo waiting; {beat}
         beats = self.dir / "beats"
         for name in "suite", "tools":
             write(self.dir / name, "trap '' TERM\n"
-                  f"while :; do echo >>{beats}; sleep 1; done\n")
+                  f"while :; do echo {name} >>{beats}; sleep 1; done\n")
         with self.start("tools/check.py", self.build, "suite",
                         "tools") as run:
             self.wait_for(beats, 2)
@@ -893,13 +868,6 @@ echo waiting; {beat}
             self.assertIn("stopping\ninterrupted\n", run.communicate()[0])
         self.assertEqual(run.returncode, 130)
         self.assert_still(beats)
-
-
-class Demo(unittest.TestCase):
-    def test_no_tun(self) -> None:
-        demo = runpy.run_path(str(TOP / "tools/demo"))
-        self.assertRegex(demo["why_no_namespaces"](
-            demo["PROBE"].replace("/dev/", "/no/")), "/no/net/tun: No such")
 
 
 @unittest.skipIf(os.geteuid(), "needs root")
@@ -916,8 +884,7 @@ test -n "${{out-}}" || exit 0
 echo . >>{self.dir}/boots
 n=$(wc -l <{self.dir}/boots)
 {script}""")
-        self.env.update(KERNEL_VM_KERNEL="/dev/null", KERNEL_VM_BOOT="3",
-                        KERNEL_VM_CONSOLE=f"{self.dir}/console")
+        self.env.update(KERNEL_VM_KERNEL="/dev/null", KERNEL_VM_BOOT="3")
         return self.tool("tools/kernel-vm", self.cache, self.dir,
                          self.dir / "save", "--", "true", status=status)
 
@@ -941,7 +908,7 @@ n=$(wc -l <{self.dir}/boots)
                          r"after \d+ s, and was booted once more\n")
         self.assertIn("the machine did not come up", text)
         self.assertEqual((self.dir / "boots").read_text(), ".\n.\n")
-        self.assertIn("no disk", (self.dir / "console").read_text())
+        self.assertIn("no disk", text)
 
 
 class Bootstrap(ToolTest):
@@ -970,8 +937,8 @@ class Bootstrap(ToolTest):
     def fake_configure(self, rules: str) -> None:
         """Makes a configure that makes a Makefile with 'rules'."""
         write(self.top / "configure", "#!/bin/sh\n"
-              f"test ! -e ../broken && printf 'import:\\n{rules}' > Makefile "
-              "&& printf '%s\\n' 'ovs-cost 1' '' '  topics  one'\n", 0o755)
+              f"printf 'import:\\n{rules}' >Makefile\n"
+              "printf '%s\\n' 'ovs-cost 1' '' '  topics  one'\n", 0o755)
 
     def test_ci(self) -> None:
         shutil.copytree(TOP / ".ci", self.top / ".ci")
@@ -983,33 +950,21 @@ class Bootstrap(ToolTest):
         self.assertTrue(text.endswith("\n0 passed, 1 failed, 0 skipped\n"))
         self.fake_configure("all check-programs stock:\\n\\t@true\\n")
         write(self.top / "tools/check.py", "#!/bin/sh\necho \"$@\"\n", 0o755)
-        self.assertIn(f"\n{self.build} --all --require\n",
-                      self.tool(".ci/run", "A=1"))
+        text = self.tool(".ci/run", "A=1")
+        self.assertIn("ovs-cost 1\n\n  topics  one\n", text)
+        self.assertIn(f"\n{self.build} --all --require\n", text)
 
     def test_interrupt(self) -> None:
         """All that make has started ends; meanwhile, no other run begins."""
         self.fake_configure("all:\\n\\t@sh ../work\\n")
-        write(self.top / "work", "echo $$ >>../pids; sleep 99 &\n"
-              "echo $! >>../pids; wait\n")
+        beats = self.top / "beats"
+        write(self.top / "work", "beat() { while :; do echo $1 >>../beats; "
+              "sleep 0.1; done; }\nbeat a & beat b\n")
         with self.start("bootstrap") as run:
-            self.wait_for(self.top / "pids", 2)
+            self.wait_for(beats, 2)
             self.assertIn(f"another ./bootstrap (process {run.pid}) is",
                           self.tool("bootstrap", "source", status=1))
             run.send_signal(signal.SIGTERM)
             self.assertIn("bootstrap: interrupted\n", run.communicate()[0])
         self.assertEqual(run.returncode, 1)
-        self.assert_gone(self.top / "pids")
-
-    def test_build_cut_off(self) -> None:
-        self.fake_configure("all:\\n\\t@sh ../work\\n")
-        write(self.top / "broken", "")
-        self.assertIn("configure: failed", self.tool("bootstrap", status=1))
-        (self.top / "broken").unlink()
-        write(self.build / "ovs/Makefile", "clean:\n\ttouch cleaned\n")
-        write(self.top / "work", "kill -9 $(cat .lock-bootstrap) $PPID\n")
-        self.assertIn("ovs-cost 1\n\n  topics  one\n",
-                      self.tool("bootstrap", status=-signal.SIGKILL))
-        write(self.top / "work", "")
-        self.assertIn("the last build was cut off", self.tool("bootstrap"))
-        self.assertTrue((self.build / "ovs/cleaned").exists())
-        self.assertNotIn("cut off", self.tool("bootstrap"))
+        self.assert_still(beats)

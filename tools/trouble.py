@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, Sequence, Tuple
+from typing import Callable, Iterable, Sequence, Tuple
 
 from bench.machine import HugePages
 from bench.packets import checksum, make_packet
@@ -21,32 +21,35 @@ from tools.switch import Switch, wait_until
 
 PORTS = [f"p{i}" for i in range(1, 9)]
 COOKIES = [0x25, 0x26, 0x27]    # Each of the rule for a destination.
-DESTINATION = 0x0b000001
 N_OLD = 400                     # Flows that packets come of all the time.
 SOURCE = make_packet(0)[6:12]   # The MAC address that all packets are from.
+BY_SOURCE = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]"       # A megaflow for each.
 
 
 def from_mac(packet: bytes, mac: int) -> bytes:
     return packet[:6] + b"\x52\x54" + struct.pack(">I", mac) + packet[12:]
 
 
-class Case(Switch):
+class Trouble(Switch):
+    """A switch whose rules and packets are its own.  What else runs on the
+    machine does not starve it."""
+    nice = -15
     arguments: Tuple[str, ...] = (          # Of ovs-vswitchd.
         "--disable-system", "--disable-system-route", "--enable-dummy")
     culprit = "^$"              # What the doctor's first line has to match,
     stock = ""                  # and without accounting, if that differs.
-    new = 400                   # New flows in a second.
-    n_sent = 0
     settings = ""               # In the database, before it starts.
     warm_s = 3                  # Has the trouble before the doctor comes.
     datapath = "netdev"
+    rules: Iterable[str] = ("actions=NORMAL",)
+    rate = 1000                 # Packets a second.
+    flows = 100                 # That they are of, in turn.
+    senders: Sequence[int] = range(8)       # Numbers of ports, in turn.
 
-    def port_and_rule(self, i: int) -> Tuple[int, int]:
-        """Returns those that new flow 'i' is from, and for."""
-        return i % len(PORTS), i // len(PORTS) % len(COOKIES)
-
-    def source(self, i: int) -> int:
-        return N_OLD + i
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        """Returns packet 'i', and the number of the port that sends it."""
+        return (self.senders[i % len(self.senders)],
+                make_packet(i % self.flows))
 
     def set_up(self) -> None:
         self.start_database()
@@ -60,18 +63,16 @@ class Case(Switch):
                 socket.AF_PACKET, socket.SOCK_RAW, 0)) for _ in PORTS]
             for name, sock in zip(PORTS, self.sockets):
                 sock.bind((f"{name}-eth0", 0))
-        self.vsctl("add-br", "br0", "--", "set", "bridge", "br0",
-                   "fail-mode=secure", f"datapath_type={self.datapath}")
+        self.add_bridge("br0", "fail-mode=secure")
         self.add_ports(PORTS, "type=system")
-        # What an action reads, a megaflow matches on.
-        self.add_flows(*(
-            f"cookie={cookie:#x},ip,nw_dst=11.0.0.{i},"
-            "actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],output:p1"
-            for i, cookie in enumerate(COOKIES, 1)))
         self.stopping = threading.Event()
-        self.make_trouble()
-        self.meanwhile(self.send)
-        wait_until(lambda: self.n_sent > 2 * self.new, "packets")
+        self.add_flows(*self.rules)
+        self.prepare()
+        self.in_process(self.flood)
+
+    def add_bridge(self, name: str, *settings: str) -> None:
+        self.vsctl("add-br", name, "--", "set", "bridge", name,
+                   f"datapath_type={self.datapath}", *settings)
 
     def add_veths(self, *pairs: Tuple[str, str]) -> None:
         """Adds pairs of devices, which are up."""
@@ -79,16 +80,20 @@ class Case(Switch):
             "link add {} type veth peer name {}".format(*pair),
             *(f"link set {name} up" for name in pair))))
 
+    def prepare(self) -> None:
+        """Does what is wrong, besides rules and packets."""
+
     def warm(self) -> None:
         """Has the trouble go on for a while before the doctor comes."""
         self.stopping.wait(self.warm_s)
 
-    def meanwhile(self, function: Callable[[], None]) -> None:
-        """Calls 'function', which ends when 'stopping' is set."""
-        thread = threading.Thread(target=function)
-        thread.start()
-        self.callback(thread.join)
-        self.callback(self.stopping.set)
+    def in_process(self, function: Callable[[], None]) -> None:
+        """Calls 'function' in a process of its own, where it need not wait for
+        other threads, until the end."""
+        process = multiprocessing.Process(target=function)
+        process.start()
+        self.callback(process.join)
+        self.callback(process.kill)
 
     def regularly(self, seconds: float, action: Callable[[int], object]
                   ) -> None:
@@ -99,10 +104,11 @@ class Case(Switch):
                 if self.stopping.wait(seconds):
                     break
                 action(i)
-        self.meanwhile(loop)
 
-    def make_trouble(self) -> None:
-        """Does what is wrong, besides packets."""
+        thread = threading.Thread(target=loop)
+        thread.start()
+        self.callback(thread.join)
+        self.callback(self.stopping.set)
 
     def starve(self, nice: int = 0, n: int = 3, command: Sequence[str] = (
             "sh", "-c", "while :; do :; done")) -> None:
@@ -114,68 +120,26 @@ class Case(Switch):
         for i in range(n):
             self.spawn(f"load{i}", ["taskset", "-c", str(cpu), *command], nice)
 
-    def send(self) -> None:
-        """Sends as many packets of old flows as of new ones."""
-        start = time.monotonic()
-        while not self.stopping.wait(0.01):
-            # What could not be sent in time is not made up for.
-            due = int((time.monotonic() - start) * self.new)
-            for i in range(max(self.n_sent, due - self.new // 5), due):
-                port, rule = self.port_and_rule(i)
-                for number, flow, to in (
-                        (port, self.source(i), DESTINATION + rule),
-                        (i % len(PORTS), i % N_OLD, DESTINATION)):
-                    self.sockets[number].send(make_packet(flow, 0, to))
-            self.n_sent = due
-
-
-class Trouble(Case):
-    """A switch whose rules and packets are its own.  What else runs on the
-    machine does not starve it."""
-    nice = -15
-    rules: Iterable[str] = ("actions=NORMAL",)
-    rate = 1000                 # Packets a second.
-    flows = 100                 # That they are of, in turn.
-    senders: Sequence[int] = range(8)       # Numbers of ports, in turn.
-
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        """Yields number of a port and packet, again and again."""
-        for i in itertools.count():
-            yield (self.senders[i % len(self.senders)],
-                   make_packet(i % self.flows))
-
-    def make_trouble(self) -> None:
-        self.run("ovs-ofctl", "del-flows", "br0")
-        self.add_flows(*self.rules)
-        self.prepare()
-
-    def prepare(self) -> None:
-        """Does what is wrong, besides rules and packets."""
-
-    def send(self) -> None:
-        # In a process of its own, it need not wait for other threads.
-        process = multiprocessing.Process(target=self.flood)
-        process.start()
-        self.n_sent = 1 << 30
-        try:
-            self.stopping.wait()
-        finally:
-            process.kill()
-            process.join()
-
     def flood(self) -> None:
-        start, n = time.monotonic(), 0
-        for number, packet in self.packets():
+        start = time.monotonic()
+        for i in itertools.count():
+            number, packet = self.packet(i)
             if packet[6:12] == SOURCE:      # Each port has one of its own.
                 packet = from_mac(packet, 0x20000 + number)
             self.sockets[number].send(packet)
-            n += 1
-            if not n % 50:
-                late = time.monotonic() - start - n / self.rate
+            if not i % 50:
+                late = time.monotonic() - start - i / self.rate
                 if late < 0:
                     time.sleep(-late)
                 elif late > 0.5:
                     start += late       # It is not made up for.
+
+    def add_many(self, n: int, *options: str) -> None:
+        """Adds 'n' rules to table 9, with 'options' of ovs-ofctl."""
+        path = self.directory / "many"
+        path.write_text("".join(
+            f"table=9,reg0={i},actions=drop\n" for i in range(n)))
+        self.run("ovs-ofctl", *options, "add-flows", "br0", str(path))
 
     def program(self, name: str, text: str, *args: str,
                 wrapper: Sequence[str] = ()) -> None:
@@ -184,6 +148,13 @@ class Trouble(Case):
         path.write_text(PROGRAM + text)
         self.spawn(name, [*wrapper, sys.executable, str(path),
                           str(self.directory), *args])
+
+    def controller(self, text: str) -> str:
+        """Runs a controller, and returns its address."""
+        self.program("controller", text)
+        sock = self.directory / "controller.sock"
+        wait_until(sock.exists, "the controller")
+        return f"unix:{sock}"
 
 
 PROGRAM = """\
@@ -201,13 +172,17 @@ def paced(rate):
         yield n
 
 def drain(sock):
-    sock.setblocking(False)
     try:
-        while sock.recv(65536):
+        while sock.recv(65536, socket.MSG_DONTWAIT):
             pass
     except BlockingIOError:
         pass
-    sock.setblocking(True)
+
+def listen():
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(sys.argv[1] + "/controller.sock")
+    server.listen()
+    return server
 
 """
 
@@ -242,30 +217,19 @@ for n in paced(20):
 """
 
 CONTROLLER = """\
-server = socket.socket(socket.AF_UNIX)
-server.bind(sys.argv[1] + "/controller.sock")
-server.listen()
-sock, _ = server.accept()
-data = b""
-version = 4
+sock, _ = listen().accept()
+stream = sock.makefile("rb")
 while True:
-    data += sock.recv(65536)
-    while len(data) >= 8:
-        _, kind, size, xid = struct.unpack_from(">BBHI", data)
-        if len(data) < size:
-            break
-        if kind == 0:
-            sock.sendall(struct.pack(">BBHI", version, 0, 8, xid))
-        elif kind == 2:
-            sock.sendall(struct.pack(">BBH", version, 3, size)
-                         + data[4:size])
-        data = data[size:]
+    _, kind, size, xid = struct.unpack(">BBHI", stream.read(8))
+    body = stream.read(size - 8)
+    if kind == 0:
+        sock.sendall(struct.pack(">BBHI", 4, 0, 8, xid))
+    elif kind == 2:
+        sock.sendall(struct.pack(">BBHI", 4, 3, size, xid) + body)
 """
 
 RECONNECTS = """\
-server = socket.socket(socket.AF_UNIX)
-server.bind(sys.argv[1] + "/controller.sock")
-server.listen()
+server = listen()
 while True:
     sock, _ = server.accept()
     sock.sendall(struct.pack(">BBHI", 1, 0, 8, 1))
@@ -273,7 +237,138 @@ while True:
     sock.close()
 """
 
-BY_SOURCE = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]"       # A megaflow for each.
+
+class NewFlows(Trouble):
+    """New flows come all the time, and as many packets of old ones."""
+    nice = 0
+    rate = 800
+    warm_s = 5
+    # What an action reads, a megaflow matches on.
+    rules = [f"cookie={cookie:#x},ip,nw_dst=11.0.0.{i},"
+             f"actions={BY_SOURCE},output:p1"
+             for i, cookie in enumerate(COOKIES, 1)]
+
+    def port_and_rule(self, i: int) -> Tuple[int, int]:
+        """Returns those that new flow 'i' is from, and for."""
+        return i % len(PORTS), i // len(PORTS) % len(COOKIES)
+
+    def source(self, i: int) -> int:
+        return N_OLD + i
+
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        n, old = divmod(i, 2)
+        if old:
+            return n % len(PORTS), make_packet(n % N_OLD)
+        port, rule = self.port_and_rule(n)
+        return port, make_packet(self.source(n), 0, 0x0b000001 + rule)
+
+
+class Costly(NewFlows):
+    """Upcalls take most of a CPU."""
+    stock = r"^The main thread needs \d+% of a CPU"
+    rate = 4000
+    nice = -15                  # Nothing else shall starve it.
+
+    def prepare(self) -> None:
+        # The last rule of an upcall has it.
+        self.add_flows(
+            f"table=0,priority=40000,ip,actions={BY_SOURCE},"
+            + "resubmit(,1)," * 3900 + "resubmit(,2)",
+            "table=1,actions=drop", *(
+                f"table=2,cookie={cookie:#x},ip,nw_dst=11.0.0.{i},"
+                "actions=output:p1" for i, cookie in enumerate(COOKIES, 1)))
+
+
+class Port(Costly):
+    """One port sends 90% of the new flows."""
+    culprit = r"^Port p5 "
+
+    def port_and_rule(self, i: int) -> Tuple[int, int]:
+        port = 4 if i % 10 else i // 10 % len(PORTS)
+        return port, i % len(COOKIES)
+
+
+class Rule(Costly):
+    """One rule takes 90% of the misses."""
+    culprit = r"^Rule .*cookie=0x25\b"
+
+    def port_and_rule(self, i: int) -> Tuple[int, int]:
+        return i % len(PORTS), 0 if i % 10 else 1 + i // 10 % 2
+
+
+class Starved(NewFlows):
+    """Other processes take the CPU of the PMD threads."""
+    culprit = r"^pmd-\S+ is starved"
+
+    def prepare(self) -> None:
+        self.starve()
+
+
+class Dump(NewFlows):
+    """Somebody dumps many rules."""
+    warm_s = 14                 # A window does not have the rules' own load.
+    culprit = r"^The main thread is stalled by OpenFlow \(\w+ST_FLOW request"
+    stock = "^$"
+
+    def prepare(self) -> None:
+        self.add_many(100000)
+        self.spawn("dumps", ["sh", "-c", "while sleep 2; do "
+                             "ovs-ofctl dump-flows br0 >/dev/null; done"])
+
+
+class Limit(NewFlows):
+    """The flow limit is a fifth of the live flows."""
+    culprit = r"the flow limit, 400, is too low: .* by the database"
+    stock = r"flows are at the limit, 400, set in the database"
+    settings = "other_config:flow-limit=400"
+
+    def source(self, i: int) -> int:
+        return N_OLD + i % 2000
+
+
+class Polled(NewFlows):
+    """The main thread receives all packets, and forwards them."""
+    culprit = (r"^The main thread needs \d+% of a CPU.* packets of ports "
+               r"(without a PMD thread|that it polls)")
+    nice = -15
+
+    def prepare(self) -> None:
+        for _ in range(2):
+            self.in_process(self.send_all)
+
+    def send_all(self) -> None:
+        os.nice(self.nice)
+        packets = [make_packet(i) for i in range(N_OLD)]
+        while True:
+            for packet in packets:
+                self.sockets[1].send(packet)
+
+
+class Notifications(NewFlows):
+    """Notifications from the kernel are lost."""
+    culprit = r"^Notifications from the kernel \(rtnetlink\) were lost "
+    stock = "^$"
+
+    def prepare(self) -> None:
+        self.ip("link add other type veth peer name other-eth0")
+        self.regularly(2, self.change_links)
+
+    def change_links(self, _: int) -> None:
+        self.vswitchd.pause()
+        self.ip(*["link set other up", "link set other down"] * 2000)
+        self.vswitchd.resume()
+
+
+class Statistics(NewFlows):
+    """Statistics take long to be read."""
+    culprit = r"^Reading statistics takes the main thread "
+    stock = r"^The main thread was busy for up to "
+
+    def prepare(self) -> None:
+        # Statistics are all that the main thread asks the kernel for.
+        self.spawn("driver", [
+            "strace", "-qq", "-o", os.devnull, "-p", str(self.vswitchd.pid),
+            "-e", "inject=sendmsg:delay_enter=400000"])
 
 
 class Macs(Trouble):
@@ -286,11 +381,11 @@ class Macs(Trouble):
         self.vsctl("set", "bridge", "br0",
                    "other_config:mac-table-size=1000")
 
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            packet = make_packet(i % 2000)
-            yield (0, from_mac(packet, i // 2 % 5000)) if i % 2 else (
-                1 + i // 2 % 7, from_mac(packet, 0x10000 + i // 2 % 7))
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        packet = make_packet(i % 2000)
+        if i % 2:
+            return 0, from_mac(packet, i // 2 % 5000)
+        return 1 + i // 2 % 7, from_mac(packet, 0x10000 + i // 2 % 7)
 
 
 class FlowMods(Trouble):
@@ -342,28 +437,24 @@ class Resubmits(Trouble):
                        + ",".join(f"load:{i}->NXM_NX_REG1[],resubmit(,1)"
                                   for i in range(300)), *chain)
 
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            yield i % 8, bytes.fromhex(
-                "ffffffffffff" "525400000001" "0806" "0001080006040001"
-                "525400000001") + struct.pack(">I", 0x0a000001 + i % 8) + (
-                bytes(6) + struct.pack(">I", 0x0a000100 + i % 256) + bytes(18))
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        return i % 8, bytes.fromhex(
+            "ffffffffffff" "525400000001" "0806" "0001080006040001"
+            "525400000001") + struct.pack(">I", 0x0a000001 + i % 8) + (
+            bytes(6) + struct.pack(">I", 0x0a000100 + i % 256) + bytes(18))
 
 
 class WithController(Trouble):
     """A switch that sends 1,000 packets a second to a controller."""
-    rules = ("actions=controller",)
+    rules = ()
 
     def prepare(self) -> None:
-        self.program("controller", CONTROLLER)
-        sock = self.directory / "controller.sock"
-        wait_until(sock.exists, "the controller")
         self.vsctl("set", "bridge", "br0", "protocols=OpenFlow10,OpenFlow13",
-                   "--", "set-controller", "br0", f"unix:{sock}")
+                   "--", "set-controller", "br0", self.controller(CONTROLLER))
         wait_until(lambda: "true" in self.vsctl(
             "get", "controller", "br0", "is_connected"), "the controller")
-        # The rules are gone when there is a controller.
-        self.add_flows(*self.rules)
+        # Rules are gone when there is a controller.
+        self.add_flows("actions=controller")
         self.limit()
 
     def limit(self) -> None:
@@ -406,17 +497,16 @@ class Neighbour(Trouble):
     culprit = (r"^[\d,]+ packets a second are dropped: the next hop of a "
                r"tunnel has no MAC address; no answer from 10\.9\.0\.7 "
                r"\(to 10\.1\.1\.9\)")
-    rules = ("actions=output:vx",)
+    rules = ()
     rate = 200
 
-    def make_trouble(self) -> None:
-        self.vsctl("add-br", "br1", "--", "set", "bridge", "br1",
-                   "datapath_type=netdev")
+    def prepare(self) -> None:
+        self.add_bridge("br1")
         self.ip("addr add 10.9.0.1/24 dev br1", "link set br1 up")
         self.add_ports(["vx"], "type=vxlan", "options:remote_ip=10.1.1.9")
         self.appctl("ovs/route/add", "10.9.0.0/24", "br1")
         self.appctl("ovs/route/add", "10.1.1.0/24", "br1", "10.9.0.7")
-        super().make_trouble()
+        self.add_flows("actions=output:vx")
 
 
 class SlowPath(Trouble):
@@ -427,9 +517,8 @@ class SlowPath(Trouble):
              "priority=0,actions=output:p1")
     rate = 2400
 
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            yield 2 if i % 6 else i // 6 % 8, make_packet(i % 50)
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        return 2 if i % 6 else i // 6 % 8, make_packet(i % 50)
 
 
 class PortError(Trouble):
@@ -495,8 +584,7 @@ class Bond(Trouble):
 
     def prepare(self) -> None:
         self.add_veths(("a1", "b1"), ("a2", "b2"))
-        self.vsctl("add-br", "br1", "--", "set", "bridge", "br1",
-                   "datapath_type=netdev")
+        self.add_bridge("br1")
         for bridge, side in (("br0", "a"), ("br1", "b")):
             self.vsctl("add-bond", bridge, f"bond{side}", f"{side}1",
                        f"{side}2", "lacp=active", "bond_mode=balance-tcp",
@@ -507,15 +595,11 @@ class Bond(Trouble):
 
 class Bulk(Trouble):
     """20,000 rules are changed every 4 s, which harms nothing."""
-    ofctl: Tuple[str, ...] = ()
+    ofctl: Tuple[str, ...] = ()             # Options of ovs-ofctl.
     flows = 200
 
     def prepare(self) -> None:
-        path = self.directory / "many"
-        path.write_text("".join(
-            f"table=9,reg0={i},actions=drop\n" for i in range(20000)))
-        self.regularly(4, lambda _: self.run(
-            "ovs-ofctl", *self.ofctl, "add-flows", "br0", str(path)))
+        self.regularly(4, lambda _: self.add_many(20000, *self.ofctl))
 
 
 class Bundles(Bulk):
@@ -577,7 +661,6 @@ class Rxq(Trouble):
     """One of two queues has more than its PMD thread can do.  Needs DPDK."""
     culprit = (r"^The PMD thread of core \d+ is \d+% busy, \d+% with queue 0 "
                r"of port n0; the one of core \d+ is \d+% busy")
-    rules = ("priority=1,in_port=n0,actions=drop", "priority=0,actions=NORMAL")
     warm_s = 10
     settings = ("other_config:dpdk-init=true other_config:dpdk-extra="
                 "'--no-pci --in-memory --no-telemetry --socket-limit 400' "
@@ -587,11 +670,11 @@ class Rxq(Trouble):
         self.enter_context(HugePages(200))
         super().set_up()
 
-    def make_trouble(self) -> None:
+    def prepare(self) -> None:
         self.add_ports(["d0"], "type=dummy-pmd")
         # It has as many packets as are wanted.
         self.add_ports(["n0"], "type=dpdk", "options:dpdk-devargs=net_null0")
-        super().make_trouble()
+        self.add_flows("priority=40000,in_port=n0,actions=drop")
 
 
 class Flap(Trouble):
@@ -612,11 +695,8 @@ class Reconnects(Trouble):
     warm_s = 10
 
     def prepare(self) -> None:
-        self.program("controller", RECONNECTS)
-        sock = self.directory / "controller.sock"
-        wait_until(sock.exists, "the controller")
-        self.vsctl("set-controller", "br0", f"unix:{sock}", "--", "set",
-                   "controller", "br0", "max_backoff=1000")
+        self.vsctl("set-controller", "br0", self.controller(RECONNECTS), "--",
+                   "set", "controller", "br0", "max_backoff=1000")
 
 
 class Fragments(Trouble):
@@ -624,13 +704,12 @@ class Fragments(Trouble):
     culprit = r"^1,000 IP fragments wait .*, which is the limit: "
     rules = ("ip,actions=ct(commit),output:p2",)
 
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            packet = bytearray(make_packet(i % 50000) + bytes(1174))
-            struct.pack_into(">HHH", packet, 16, 1220, i & 0xffff, 0x2000)
-            struct.pack_into(">H", packet, 24, 0)
-            struct.pack_into(">H", packet, 24, checksum(packet[14:34]))
-            yield i % 8, bytes(packet)
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        packet = bytearray(make_packet(i % 50000) + bytes(1174))
+        struct.pack_into(">HHH", packet, 16, 1220, i & 0xffff, 0x2000)
+        struct.pack_into(">H", packet, 24, 0)
+        struct.pack_into(">H", packet, 24, checksum(packet[14:34]))
+        return i % 8, bytes(packet)
 
 
 class MaxIdle(Trouble):
@@ -651,17 +730,16 @@ class Multicast(Trouble):
         self.vsctl("set", "bridge", "br0", "mcast_snooping_enable=true",
                    "other_config:mcast-snooping-table-size=10")
 
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            group = 0xef010000 + i % 400
-            packet = bytearray(make_packet(i % 8, 0, group))
-            packet[3:6] = struct.pack(">I", group & 0x7fffff)[1:]
-            packet[:3] = bytes.fromhex("01005e")
-            packet[23:26] = 2, 0, 0                     # IGMP.
-            struct.pack_into(">H", packet, 24, checksum(packet[14:34]))
-            struct.pack_into(">BBHI", packet, 34, 0x16, 0, 0, group)
-            struct.pack_into(">H", packet, 36, checksum(packet[34:42]))
-            yield i % 8, bytes(packet)
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        group = 0xef010000 + i % 400
+        packet = bytearray(make_packet(i % 8, 0, group))
+        packet[3:6] = struct.pack(">I", group & 0x7fffff)[1:]
+        packet[:3] = bytes.fromhex("01005e")
+        packet[23:26] = 2, 0, 0                     # IGMP.
+        struct.pack_into(">H", packet, 24, checksum(packet[14:34]))
+        struct.pack_into(">BBHI", packet, 34, 0x16, 0, 0, group)
+        struct.pack_into(">H", packet, 36, checksum(packet[34:42]))
+        return i % 8, bytes(packet)
 
 
 class Mtu(Trouble):
@@ -673,9 +751,8 @@ class Mtu(Trouble):
     def prepare(self) -> None:
         self.ip("link set p1 mtu 9000", "link set p1-eth0 mtu 9000")
 
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in itertools.count():
-            yield 0, make_packet(i % 5) + bytes(4000)
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        return 0, make_packet(i % 5) + bytes(4000)
 
 
 class Unread(Trouble):
@@ -754,9 +831,18 @@ class Scan(Trouble):
     def prepare(self) -> None:
         self.appctl("upcall/set-flow-limit", "200000")
 
-    def packets(self) -> Iterator[Tuple[int, bytes]]:
-        for i in range(60000):
-            yield i % 8, make_packet(i)
-        while True:
-            time.sleep(1)
-            yield 1, make_packet(0)
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        if i < 60000:
+            return i % 8, make_packet(i)
+        time.sleep(1)
+        return 1, make_packet(0)
+
+
+class Healthy(NewFlows):
+    """Nothing is wrong."""
+    rate = 1600
+
+
+CASES = {kind.__name__.lower(): kind for kind in [*globals().values()]
+         if isinstance(kind, type) and issubclass(kind, Trouble)
+         and kind not in (Trouble, NewFlows, Costly, WithController)}
