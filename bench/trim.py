@@ -2,8 +2,8 @@
 """What ovs-vswitchd has in memory after a scan.
 
 60,000 packets, each of a flow of its own, arrive at a switch, and then one a
-second.  The datapath is that for tests: as the kernel's, it has no PMD threads,
-and memory goes back.  Memory is that of the process:
+second.  The datapath is the one for tests: like the kernel's, it has no PMD
+threads, so memory goes back.  Memory is that of the process:
 before the scan, when all flows are there, and a while after they are gone.
 The patched tree logs how long it took to return memory to the system: a thread
 that allocates memory meanwhile waits for that long at most.
@@ -26,14 +26,10 @@ LATER = 20                      # Seconds after the last flow is gone.
 WHEN = ("before", "with all flows", "after")
 
 
-class DummyScan(Scan):
-    datapath = "dummy"
-
-
 def measure(tree: Path, directory: Path) -> List[float]:
     """Returns how much memory 'tree' has, for WHEN, in MB, and how long it
     took to return some, in ms, or 0."""
-    with DummyScan(tree, directory, Scan.arguments) as switch:
+    with Scan(tree, directory, Scan.arguments) as switch:
         def resident() -> float:
             text = Path(f"/proc/{switch.vswitchd.pid}/status").read_text()
             return int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0]) / 1e3

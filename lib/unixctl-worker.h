@@ -16,9 +16,9 @@ struct unixctl_conn;
  * after the other.  While UNIXCTL_WORKER_MAX_JOBS have no reply, further ones
  * are refused, to limit memory.  Only the main thread may call this.
  *
- * A job that takes long has to call ovsrcu_quiesce() now and then, or it stops
- * threads that wait for RCU.  When the daemon exits, jobs get no reply, and one
- * may still run: a job must use nothing that the main thread frees then. */
+ * A job that takes long has to call ovsrcu_quiesce() now and then, or threads
+ * that wait for RCU wait for it.  When the daemon exits, jobs get no reply, and
+ * one may still run: it must use nothing that the main thread frees then. */
 
 #define UNIXCTL_WORKER_MAX_JOBS 8
 

@@ -89,8 +89,7 @@ class Rule(NamedTuple):
     commands: str               # That show more: of ovs-appctl or, in full, of
                                 # another program; or "".
     advice: str
-    link: Optional[Tuple[str, str]]     # Topic of the documentation, and
-                                        # section, if it says more.
+    link: Optional[Tuple[str, str]]     # To documentation: topic, section.
     sentence: str = ""
     condition: Optional[Callable[[Case], Numbers]] = None
     causes: str = ""            # Rules that are true because of this one.
