@@ -17,8 +17,8 @@ struct unixctl_conn;
  * are refused, to limit memory.  Only the main thread may call this.
  *
  * A job that takes long has to call ovsrcu_quiesce() now and then, or threads
- * that wait for RCU wait for it.  When the daemon exits, jobs get no reply, and
- * one may still run: it must use nothing that the main thread frees then. */
+ * that wait for RCU wait for it.  When the daemon exits, jobs get no reply,
+ * and one may still run: it must use nothing that the main thread frees. */
 
 #define UNIXCTL_WORKER_MAX_JOBS 8
 
