@@ -297,8 +297,9 @@ CASES = {
                    "most in table 10 of br0"),
     "rules-change": (flow_mods, "by python3 churn.py (pid 812) to br0: a "
                      "revalidator needs 90%"),
-    "config-changes": (config, "(Interface p17, other_config: 200 times a second), by"
-                       " ovs-vsctl, run by sh x.sh (pid 9); the main thread "),
+    "config-changes": (config, "(Interface p17, other_config: 200 times a "
+                       "second), by ovs-vsctl, run by sh x.sh (pid 9); the "
+                       "main thread "),
     "flows-retranslated": (toggled, "5 times a second, because ports go up "
                            "and down, most of port p1 (3 times): a "),
     "main-busy": (routes, "needs 90% of a CPU: reading all routes 3.0 "

@@ -373,7 +373,8 @@ class Statistics(NewFlows):
 
 class Macs(Trouble):
     """The MAC table is too small."""
-    culprit = (r"^br0: the MAC table \(1,000, set by \S+\) is full: .*; port p1 has "
+    culprit = (r"^br0: the MAC table \(1,000, set by \S+\) is full: .*; "
+               r"port p1 has "
                r"[\d,]+ entries")
     rate = 6000
 

@@ -86,8 +86,7 @@ class Rule(NamedTuple):
     name: str
     severity: str
     symptom: str                # As somebody notices it, or "".
-    commands: str               # That show more: of ovs-appctl or, in full, of
-                                # another program; or "".
+    commands: str               # That show more: of ovs-appctl, or in full.
     advice: str
     link: Optional[Tuple[str, str]]     # To documentation: topic, section.
     sentence: str = ""
