@@ -26,8 +26,8 @@ VLOG_DEFINE_THIS_MODULE(cost_clock);
 struct cost_clock cost_clock = { COST_CLOCK_MONOTONIC, NS_PER_TICK };
 
 /* How long cost_clock_init() waits to learn the counter's rate, and in how
- * many tries the two clocks are read together without an interruption.  That
- * is good to some 20 ppm. */
+ * many tries the two clocks are read together without an interruption.  If
+ * they are read within 100 ns, the rate is right to 20 ppm. */
 #define CALIBRATION_NS 5000000
 #define CALIBRATION_TRIES 16
 

@@ -25,7 +25,9 @@
  * The kernel watches the counter, and stops using it when it cannot be
  * trusted.  cost_clock_run() then stops using it, too, for good.  Readings
  * before and after such a change differ by more than COST_CLOCK_MAX_NS: an
- * event that took so long is counted, but its times are not.
+ * event that took so long is counted, but its times are not.  The time of an
+ * event that ends in the moment of the change may be off by the ratio of the
+ * two rates.
  *
  *
  * Thread-safety
