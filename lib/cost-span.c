@@ -100,15 +100,14 @@ record(struct cost_span *span, uint64_t now, uint64_t total,
     }
 }
 
-/* Records in 'recorder' an event of 'class' that took 'total_ns' and of which
- * nothing else is known, and increments 'counter' unless that is
- * COST_NO_COUNTER.  Returns false, without doing anything, if this takes
- * cost_record(). */
+/* Records 'span''s event, of 'class', that took 'total_ns' and of which only
+ * the counter is known.  Returns false, without doing anything, if
+ * this takes cost_record(). */
 static bool
-record_total(struct cost_recorder *recorder, uint32_t class, size_t counter,
-             uint64_t total_ns)
+record_total(const struct cost_span *span, uint32_t class, uint64_t total_ns)
 {
-    struct cost_data *data = ovsrcu_get(struct cost_data *, &recorder->data);
+    struct cost_data *data = ovsrcu_get(struct cost_data *,
+                                        &span->recorder->data);
     struct cost_block *block = data->latest;
     bool highest;
 
@@ -120,8 +119,8 @@ record_total(struct cost_recorder *recorder, uint32_t class, size_t counter,
     if (OVS_UNLIKELY(highest)) {
         cost_set_longest__(block);
     }
-    if (OVS_LIKELY(counter != COST_NO_COUNTER)) {
-        cost_increase(&block->counters[counter], 1);
+    if (OVS_LIKELY(span->entry.counter != COST_NO_COUNTER)) {
+        cost_increase(&block->counters[span->entry.counter], 1);
     }
     return true;
 }
@@ -137,8 +136,7 @@ cost_span_finish(struct cost_span *span, uint64_t now, size_t class,
 
     /* Most events are neither sampled nor slow. */
     if (OVS_LIKELY(!(span->sampled | span->entry.known | (uintptr_t) counts))
-        && OVS_LIKELY(record_total(span->recorder, class, span->entry.counter,
-                                     total))) {
+        && OVS_LIKELY(record_total(span, class, total))) {
         return;
     }
     span->entry.class = class;

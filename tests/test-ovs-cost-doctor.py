@@ -301,13 +301,22 @@ class TestDoctor(base.InTemporary):         # type: ignore
     def test_last(self) -> None:
         """With --last, one reply says that the main thread is busy."""
         got = self.after(lambda *_: None)
-        main = {"tid": 4242, "name": "ovs-vswitchd", "cpu_ns": 10 ** 12,
-                "run_delay_ns": 10 ** 9, "last": {
-                    "ns": 10 ** 10, "cpu_ns": 93 * 10 ** 8, "run_delay_ns": 0}}
+        # Each thread has begun at its own moment; the last one is new.
+        threads = [
+            {"tid": 4242 + i, "name": name, "cpu_ns": 10 ** 12,
+             "run_delay_ns": 10 ** 9, "last": {
+                 "ns": ns, "cpu_ns": ns * 93 // 100, "run_delay_ns": 0}}
+            for i, (name, ns) in enumerate((
+                ("ovs-vswitchd", 10 ** 10), ("handler1", 10 ** 10 + 60000),
+                ("urcu2", 10 ** 10 + 1), ("revalidator3", 2 * 10 ** 9)))]
         got.threads[SOURCE] = [dict(got.threads[SOURCE][-1], pid=4242,
-                                    threads=[main])]
+                                    threads=threads)]
+        found = self.findings(got)
         self.assertIn("The main thread needs 93% of a CPU",
-                      self.findings(got)["main-busy"])
+                      found["main-busy"])
+        self.assertIn("handler1 needs 93% of a CPU", found["threads-busy"])
+        (_, case), = doctor.cases(got)
+        self.assertEqual(case.stock.revalidators(), 0)
 
     def test_worst_first(self) -> None:
         def change(switch: Any, got: Any) -> None:

@@ -297,7 +297,7 @@ CASES = {
                    "most in table 10 of br0"),
     "rules-change": (flow_mods, "by python3 churn.py (pid 812) to br0: a "
                      "revalidator needs 90%"),
-    "config-changes": (config, "(Interface p17, other_config: 200 times a "
+    "config-changes": (config, "(Interface p17, other_config: 200.0 times a "
                        "second), by ovs-vsctl, run by sh x.sh (pid 9); the "
                        "main thread "),
     "flows-retranslated": (toggled, "5 times a second, because ports go up "

@@ -31,6 +31,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -775,8 +776,11 @@ def write_series(args: argparse.Namespace) -> None:
         fail(f"'{args.signoff}' is not 'NAME <EMAIL>'")
     if repo.lines("diff", "--name-only", "HEAD"):
         fail(f"{repo.dir} has edits: run 'make export' first")
-    for path in args.dir.glob("*-*/[0-9][0-9][0-9][0-9]-*"):
-        path.unlink()
+    for path in args.dir.rglob("*"):
+        if not re.fullmatch(r"\d\d?-[\w-]+(/\d{4}-.*\.(patch|txt))?",
+                            path.relative_to(args.dir).as_posix()):
+            fail(f"{path} is not of a series: name another directory")
+    shutil.rmtree(args.dir, ignore_errors=True)
     topics: Dict[str, List[Exported]] = {}
     for one in branch_commits(repo):
         topics.setdefault(one.topic.name, []).append(one)

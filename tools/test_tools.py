@@ -520,7 +520,10 @@ class Series(ToolTest):
         set_line(self.ovs / "lib/a.c", 1, "edit")
         self.assertIn("run 'make export' first", self.series(status=1))
         self.git(self.ovs, "checkout", "-q", "lib/a.c")
-        # Mails of an earlier run go.
+        # Only what it has made goes.
+        write(self.dir / "out/1-one/x", "")
+        self.assertIn("/x is not of a series", self.series(status=1))
+        (self.dir / "out/1-one/x").unlink()
         write(self.dir / "out/1-one/0002-old.patch", "")
         self.series("--signoff", "B C <b@example.org>")
         mails = sorted((self.dir / "out").glob("*/*.patch"))

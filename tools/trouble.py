@@ -374,8 +374,7 @@ class Statistics(NewFlows):
 class Macs(Trouble):
     """The MAC table is too small."""
     culprit = (r"^br0: the MAC table \(1,000, set by \S+\) is full: .*; "
-               r"port p1 has "
-               r"[\d,]+ entries")
+               r"port p1 has [\d,]+ entries")
     rate = 6000
 
     def prepare(self) -> None:
@@ -417,7 +416,7 @@ class Config(Trouble):
     """A client writes to the database all the time."""
     culprit = (r"^Bridges are reconfigured [\d.,]+ times a second, "
                r"because the database changes .*"
-               r"Interface d17, other_config: [\d,]+ times a second\), by .*"
+               r"Interface d17, other_config: [\d.,]+ times a second\), by .*"
                r"config\.py \(pid \d+\)")
 
     def prepare(self) -> None:

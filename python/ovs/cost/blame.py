@@ -63,7 +63,7 @@ def changes(case: Case) -> str:
     table, name, column = max(changed, key=lambda key: changed[key])
     n = changed[table, name, column]
     return (f" ({table} {name}, {column}: "
-            f"{n / max(stock.seconds, 1):,.0f} times a second)"
+            f"{n / max(stock.seconds, 1):,.1f} times a second)"
             + who(clients(stock, r"db\.sock")))
 
 

@@ -9,7 +9,7 @@ from typing import (Any, Callable, Dict, Iterator, List, NamedTuple, Optional,
 
 from ovs.cost.distribution import Distribution
 from ovs.cost.model import Account, Body, Window
-from ovs.cost.stock import Stock
+from ovs.cost.stock import Stock, usage
 
 SEVERITIES = ("critical", "warning", "hint")
 DEFAULT_LIMIT = 10000           # Of flows, at first.
@@ -61,20 +61,9 @@ class Case(NamedTuple):
     def delays(self) -> Iterator[Tuple[bool, float, str, float]]:
         """Yields whether a thread is a PMD thread, its share of time without
         a CPU, its name, and the same share of the time that it wants one."""
-        first, last = (self.threads or [{}])[0], (self.threads or [{}])[-1]
-        us = last.get("now_us", 0) - first.get("now_us", 0)
-        old = {t["tid"]: t for t in first.get("threads", ())
-               if us >= 1e6 and first["pid"] == last["pid"]}
-        for thread in last.get("threads", ()):
-            recent = dict(thread.get("last", {}))
-            if thread["tid"] in old:
-                recent = {n: thread[n] - old[thread["tid"]][n]
-                          for n in ("cpu_ns", "run_delay_ns")}
-                recent["ns"] = 1000 * us
-            if recent.get("ns", 0) >= 1e9:      # Not for a moment only.
-                delay, name = recent["run_delay_ns"], thread["name"]
-                yield (name.startswith("pmd-"), delay / recent["ns"], name,
-                       delay / max(delay + recent["cpu_ns"], 1))
+        for name, ns, cpu, delay in usage(self.threads):
+            yield (name.startswith("pmd-"), delay / ns, name,
+                   delay / max(delay + cpu, 1))
 
 
 class Rule(NamedTuple):
@@ -88,16 +77,10 @@ class Rule(NamedTuple):
     symptom: str                # As somebody notices it, or "".
     commands: str               # That show more: of ovs-appctl, or in full.
     advice: str
-    link: Optional[Tuple[str, str]]     # To documentation: topic, section.
     sentence: str = ""
     condition: Optional[Callable[[Case], Numbers]] = None
     causes: str = ""            # Rules that are true because of this one.
-
-
-def command_lines(rule: Rule) -> List[str]:
-    """Returns the commands of a rule as a shell needs them."""
-    return [command if command.startswith("ovs-") else f"ovs-appctl {command}"
-            for command in rule.commands.split(", ") if command]
+    link: Tuple[str, ...] = ()  # To documentation: topic, section.
 
 
 def above(stage: Distribution, ns: float) -> Tuple[int, float]:

@@ -12,7 +12,7 @@ import time
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from ovs.cost import model, processes, text
-from ovs.cost.case import SEVERITIES, Case, command_lines
+from ovs.cost.case import SEVERITIES, Case
 from ovs.cost.record import Poller, warn
 from ovs.cost.recording import Recording
 from ovs.cost.rules import RULES
@@ -35,10 +35,12 @@ def diagnose(case: Case) -> Iterator[Dict[str, Any]]:
             yield {"rule": rule.name, "severity": rule.severity,
                    "sentence": text.printable(rule.sentence.format(**numbers)),
                    "numbers": numbers, "advice": advice,
-                   "commands": [command.replace("BRIDGE", shlex.quote(
-                       text.printable(str(numbers.get("name", "BRIDGE")))))
-                                for command in command_lines(rule)
-                                if case.windows or "cost" not in command],
+                   "commands": [
+                       ("" if command.startswith("ovs-") else "ovs-appctl ")
+                       + command.replace("BRIDGE", shlex.quote(text.printable(
+                           str(numbers.get("name", "BRIDGE")))))
+                       for command in rule.commands.split(", ") if command
+                       and (case.windows or "cost" not in command)],
                    "more": "Documentation/topics/{}.rst, \"{}\"".format(
                        *rule.link) if rule.link else ""}
 
@@ -49,7 +51,7 @@ def cases(recording: Recording) -> Iterator[Tuple[str, Case]]:
         stock = recording.stock.get(source, Stock())
         replies = recording.threads.get(source, [])
         if replies and len(stock.threads) < 2:
-            stock.threads = two_readings(replies)
+            stock.threads = replies
         windows = {report: model.add_up(recording.windows(source, report))
                    for report in recording.reports()}
         yield source, Case(
@@ -58,21 +60,6 @@ def cases(recording: Recording) -> Iterator[Tuple[str, Case]]:
             replies or stock.threads,
             {what: rows(replies[0], replies[-1]) for (of, what), replies
              in recording.tops.items() if of == source}, stock)
-
-
-def two_readings(replies: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Returns two readings of all threads, of which "cost/threads -last" shows
-    the later one, with what has changed."""
-    last = replies[-1]
-    ns = max((t["last"]["ns"] for t in last["threads"] if t.get("last")),
-             default=0)
-    if replies[1:] or not ns:
-        return replies
-    threads = [{**t, **{key: t[key] - t["last"][key]
-                        for key in ("cpu_ns", "run_delay_ns")}}
-               for t in last["threads"] if t.get("last", {}).get("ns") == ns]
-    return [{**last, "now_us": last["now_us"] - ns // 1000,
-             "threads": threads}, last]
 
 
 def rows(first: Dict[str, Any], last: Dict[str, Any]) -> List[Dict[str, Any]]:

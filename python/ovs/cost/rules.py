@@ -194,12 +194,12 @@ RULES = (
          "See its log. Either it is not running (no pidfile, or connection "
          "refused), its control socket belongs to another user, or its main "
          "thread hangs (the log has \"Unreasonably long\").",
-         ("bridge-cost", "The main loop")),
+         link=("bridge-cost", "The main loop")),
     Rule("report-fails", "warning", "", "cost/show",
          "\"is not a valid command\": this `ovs-vswitchd` does not have the "
          "report. \"more than can be sent\": ask for fewer accounts. \"a "
          "newer one is needed\": update the program that reads the report.",
-         ("cost-json", "Limits")),
+         link=("cost-json", "Limits")),
     Rule("slow-upcalls", "hint", "new connections are slow",
          "upcall/cost-show -last 1m, upcall/cost-show -slowest 5 -last 1m, "
          "bridge/cost-show main-loop -last 1m",
@@ -208,7 +208,7 @@ RULES = (
          "If none is high, the main thread may stall (`run`): in the "
          "userspace datapath, packets from ports without a PMD thread wait "
          "for it.",
-         ("upcall-cost", "What to look for")),
+         link=("upcall-cost", "What to look for")),
     Rule("upcall-overrun", "critical", "upcalls are lost (`overrun`)",
          "cost/threads -last 1m, upcall/cost-show -thread, "
          "upcall/cost-show -slowest 5, dpctl/dump-flows",
@@ -216,34 +216,34 @@ RULES = (
          "with long OpenFlow pipelines. To find the sender, sort the "
          "datapath's flows by port. More handlers help only with per-vport "
          "dispatch.",
-         ("upcall-cost-kernel", "Results"),
          "{name} has lost {n:,} upcalls ({share:.1%}) and their packets: a "
-         "handler's queue was full", lost("upcall", "lost", "overrun")),
+         "handler's queue was full", lost("upcall", "lost", "overrun"),
+         link=("upcall-cost-kernel", "Results")),
     Rule("upcalls-lost", "warning", "upcalls are lost (other reasons)",
          "upcall/cost-show",
          "`lock`: bridges were being reconfigured, or PMD threads had just "
          "started; if it continues, something keeps changing the "
          "configuration. `no-bridge`: packets from a port that is in no "
          "bridge. `error`: see the log. `cost/describe` defines the other "
-         "reasons.", ("upcall-cost", "Results"),
-         "{name} has lost {n:,} upcalls ({share:.1%}): {reasons}",
-         lost("upcall", "lost", but="overrun")),
+         "reasons.", "{name} has lost {n:,} upcalls ({share:.1%}): {reasons}",
+         lost("upcall", "lost", but="overrun"),
+         link=("upcall-cost", "Results")),
     Rule("netlink-overrun", "warning", "", "netlink/cost-show",
          "After each loss, the main thread reads all links or routes again "
          "(`routes`, `status`). Losses are typical with thousands of "
          "interfaces or full routing tables.",
-         ("netlink-cost", "Reading the report"),
          "Notifications from the kernel ({name}) were lost {n:,} times",
-         lost("netlink", "lost", "overrun")),
+         lost("netlink", "lost", "overrun"),
+         link=("netlink-cost", "Reading the report")),
     Rule("flow-limit-fell", "warning", "the flow limit falls",
          "revalidator/cost-limit, revalidator/cost-show",
          "Revalidation rounds take too long. Find the stage that takes the "
          "time: `kernel` and `lock` (reading the datapath's flows), "
          "`revalidate` (translating flows again), or `operate`. If traffic is "
          "unchanged, look for other load on the revalidators' CPUs.",
-         ("revalidator-cost", "When the flow limit falls"),
          "{name}: the flow limit has fallen from {before:,} to {limit:,} "
-         "{cause}; {lasts}", fallen),
+         "{cause}; {lasts}", fallen,
+         link=("revalidator-cost", "When the flow limit falls")),
     Rule("flows-refused", "critical",
          "new connections are slow, and `flows:` has `flow-limit`",
          "upcall/cost-show, revalidator/cost-limit",
@@ -251,28 +251,29 @@ RULES = (
          "upcall. Raise `other_config:flow-limit` (default: 200,000), or find "
          "what creates so many flows: a scan, or a table that matches on "
          "ports (narrow megaflows).",
-         ("revalidator-cost", "Changes of the flow limit"),
          "{name}: the flow limit, {limit:,}, is too low: {n:,} of {all:,} "
          "upcalls ({share:.0%}) could not install a flow; it was set {cause}, "
-         "and {lasts}", refused),
+         "and {lasts}", refused,
+         link=("revalidator-cost", "Changes of the flow limit")),
     Rule("tx-drops", "warning", "packets are dropped on output",
          "tx/cost-show PORT",
          "`no-room`: the device is too slow (for vhost, check whether the "
          "guest's CPU is busy). `mtu`, `qos`, `offload`: check the "
          "configuration. `cost/describe` defines the other reasons.",
-         ("tx-cost", "What to look for"),
          "{name} has dropped {n:,} packets ({share:.1%}) on output: {reasons}",
-         lost("tx", "packets dropped", but="down")),
+         lost("tx", "packets dropped", but="down"),
+         link=("tx-cost", "What to look for")),
     Rule("small-bursts", "hint", "small bursts, low throughput",
          "tx/cost-show PORT",
          "`packets` is below 32. In `sent when`, `iteration` means that the "
-         "rx queue had no more packets.", ("tx-cost", "What to look for")),
+         "rx queue had no more packets.",
+         link=("tx-cost", "What to look for")),
     Rule("queue-slow", "warning", "upcalls wait for a handler",
          "cost/threads -last 1m, upcall/cost-show -thread",
          "`queue` is the wait in the kernel (with "
          "`other_config:cost-kernel-queue`). " + HANDLER +
          "`translate` is slow with long OpenFlow pipelines.",
-         ("upcall-cost-queue", "What it adds to a report")),
+         link=("upcall-cost-queue", "What it adds to a report")),
     Rule("starved", "warning", "everything is slow at times",
          "cost/threads -last 10s",
          "Something else runs on that CPU, or the container has used up its "
@@ -282,10 +283,10 @@ RULES = (
          "process may run. Move the other processes away (`isolcpus`, "
          "systemd's `CPUAffinity`), or move the PMD thread "
          "(`other_config:pmd-cpu-mask`).",
-         ("cost-threads", "How much of a CPU each thread gets"),
          "{name} is starved: for {share:.0%} of the time it was ready to run "
          "but had no CPU{others}", starved, causes="rx-missed, "
-         "main-stalls, main-loop-stalled, flow-limit-low, flow-limit-fell"),
+         "main-stalls, main-loop-stalled, flow-limit-low, flow-limit-fell",
+         link=("cost-threads", "How much of a CPU each thread gets")),
     Rule("main-loop-stalled", "warning", "the main thread stalls",
          "bridge/cost-show -last 15m, bridge/cost-show -top -last 15m, "
          "bridge/cost-show -slowest 5 -last 15m",
@@ -293,54 +294,54 @@ RULES = (
          "interfaces, or a slow driver), `appctl` (`bridge/cost-show -slowest "
          "5 commands` shows the arguments), `openflow` (who dumps or changes "
          "many rules?), `configure`, `idl` (a large database change), ...",
-         ("bridge-cost", "The main loop"),
          "The main thread is stalled by {what}: {share:.0%} of the time, in "
          "{n:,} iterations of its loop that took {ms:,.0f} ms on average",
-         stalled, causes="main-busy, main-stalls"),
+         stalled, causes="main-busy, main-stalls",
+         link=("bridge-cost", "The main loop")),
     Rule("statistics-slow", "warning", "statistics are late",
          "bridge/cost-show interfaces, netlink/cost-show",
          "Find the type of interface and the Netlink calls that take the time "
          "(`bridge/cost-show -slowest 5 interfaces` shows names). Raise "
          "`other_config:stats-update-interval`.",
-         ("bridge-cost", "Interfaces"),
          "Reading statistics takes the main thread {s:,.1f} s of every "
-         "{every:,.1f} s", slow_statistics, causes="main-busy, main-stalls"),
+         "{every:,.1f} s", slow_statistics, causes="main-busy, main-stalls",
+         link=("bridge-cost", "Interfaces")),
     Rule("port-makes-upcalls", "warning", "new connections are slow, and most "
          "come from one port", "upcall/cost-show -top -last 15m",
          "Look at what the port sends: a scan, or a flood of short "
          "connections. Limit its traffic, or give the port rules that make "
          "wider megaflows.",
-         ("upcall-cost", "What to look for"),
          "Port {name} causes most upcalls: {share:.0%} ({n:,} +/- "
          "{error:,.0f}), {others} other ports the rest",
          most_upcalls("port"), causes="flows-refused, upcall-overrun, "
-         "main-loop-stalled, main-busy, main-stalls, threads-busy"),
+         "main-loop-stalled, main-busy, main-stalls, threads-busy",
+         link=("upcall-cost", "What to look for")),
     Rule("rule-makes-upcalls", "warning", "new connections are slow, and most "
          "match one rule", "upcall/cost-show -top -last 15m",
          "Megaflows are narrow if the rule, or one in an earlier table, "
          "matches on many fields or has actions that read them (`move`, "
          "`learn`). `ofproto/trace` shows the megaflow of a packet.",
-         ("upcall-cost", "What to look for"),
          "Rule {name} causes most upcalls: {share:.0%} ({n:,} +/- "
          "{error:,.0f}), {others} other rules the rest",
          most_upcalls("rule"), causes="main-loop-stalled, main-busy, "
-         "main-stalls, threads-busy"),
+         "main-stalls, threads-busy",
+         link=("upcall-cost", "What to look for")),
     Rule("revalidators-wait", "warning", "revalidation is slow, but uses no "
          "CPU", "revalidator/cost-show",
          "Only one thread at a time can read the datapath's flows, so more "
          "revalidators do not help. Keep fewer flows "
          "(`other_config:flow-limit`, `max-idle`), or steer the packets of "
          "each flow to fewer CPUs.",
-         ("revalidator-cost", "When the flow limit falls"),
          "{name}: revalidators wait for a lock {share:.0%} of the time, not "
          "counting waits for each other; a round takes {ms:,.0f} ms",
-         waits_for_lock),
+         waits_for_lock,
+         link=("revalidator-cost", "When the flow limit falls")),
     Rule("rtnl", "warning", "new connections stall while links come and go",
          "upcall/cost-show, netlink/cost-show link",
          "Flows can't be added while the kernel adds or deletes a port, which "
          "waits for other changes of links (RTNL). Find what creates and "
          "deletes links, and make it do less at a time.",
-         ("upcall-cost-kernel", "What to look for"),
          "{name}: flow puts wait for the kernel (RTNL): p99 {ms:,.1f} ms, p50 "
-         "{half:,.2f} ms, with {events:,} link events", waits_for_rtnl),
+         "{half:,.2f} ms, with {events:,} link events", waits_for_rtnl,
+         link=("upcall-cost-kernel", "What to look for")),
 )

@@ -15,7 +15,8 @@ import shutil
 import socket
 import subprocess
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import (Any, Callable, Dict, Iterator, List, Optional, Sequence,
+                    Tuple)
 
 from ovs.cost import processes, rtnetlink, stocktext
 from ovs.cost.database import Database
@@ -136,19 +137,16 @@ class Stock:
         """Returns how much of a CPU each thread whose name matches has had, of
         the time that it did not have to wait for one.  Only threads that are
         there all the time count."""
-        if len(self.threads) < 2 or not all(self.threads):
-            return {}
-        first, last = self.threads[0], self.threads[-1]
-        old = {t["tid"]: t for t in first["threads"]}
-        ns = (last["now_us"] - first["now_us"]) * 1000
-        found = {}
-        for thread in last["threads"] if ns >= 1e9 else ():     # No moment.
-            if thread["tid"] in old and first["pid"] == last["pid"] and (
-                    re.fullmatch(pattern, thread["name"])):
-                cpu, delay = (thread[name] - old[thread["tid"]][name]
-                              for name in ("cpu_ns", "run_delay_ns"))
-                found[thread["name"]] = cpu / max(ns - delay, cpu, 1)
-        return found
+        found = list(usage(self.threads))
+        first, last = ((self.threads or [{}])[i].get("now_us", 0)
+                       for i in (0, -1))
+        # If there is one reading, each thread has begun at its own moment.
+        whole = 1000 * (last - first) or 0.9 * max(
+            (ns for _, ns, _, _ in found), default=0)
+        return {name: cpu / max(ns - delay, cpu, 1)
+                for name, ns, cpu, delay in found
+                if (ns == whole if last != first else ns >= whole)
+                and re.fullmatch(pattern, name)}
 
     def revalidators(self) -> float:
         """Returns how much of a CPU the busiest revalidator needs."""
@@ -199,18 +197,21 @@ class Stock:
             return str(row.get("other_config", {}).get(key, ""))
         return ""
 
+    def bridge(self, name: str) -> Dict[str, Any]:
+        """Returns the row of a bridge, or {}."""
+        return next((rows[-1] for rows in self.rows("Bridge").values()
+                     if rows[-1].get("name") == name), {})
+
     def port(self, number: str, bridge: str) -> str:
         """Returns the name of the bridge's port with an OpenFlow number."""
-        tables = (self.tables or [{}])[-1]
-        ports = [str(row.get("ports")) for row in tables.get("Bridge", ())
-                 if row.get("name") == bridge]
-        interfaces = [str(row.get("interfaces"))
-                      for row in tables.get("Port", ())
-                      if row.get("_uuid", "?") in str(ports)]
-        return next((row["name"] for row in tables.get("Interface", ())
-                     if str(row.get("ofport")) == number
-                     and row.get("_uuid", "?") in str(interfaces)),
-                    f"number {number}")
+        ports = str(self.bridge(bridge).get("ports"))
+        interfaces = [str(rows[-1].get("interfaces"))
+                      for uuid, rows in self.rows("Port").items()
+                      if uuid in ports]
+        return next((rows[-1]["name"] for uuid, rows
+                     in self.rows("Interface").items()
+                     if str(rows[-1].get("ofport")) == number
+                     and uuid in str(interfaces)), f"number {number}")
 
     def add(self, reading: Dict[str, Any], command: str, text: Any) -> None:
         """Adds the text of a command to 'first' or 'last'."""
@@ -508,6 +509,27 @@ class Watch:
                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                 errors="replace", check=True, timeout=3).stdout
         return ""
+
+
+def usage(readings: List[Dict[str, Any]]
+          ) -> Iterator[Tuple[str, int, int, int]]:
+    """Yields, for each thread, its name, a time in ns, and how much of it the
+    thread was on a CPU and waited for one: between the first and the last
+    reading, or in what cost/threads has as "last" for a thread that the first
+    one lacks.  Leaves out times of less than a second."""
+    first, last = (readings or [{}])[0], (readings or [{}])[-1]
+    ns = 1000 * (last.get("now_us", 0) - first.get("now_us", 0))
+    old = {t["tid"]: t for t in first.get("threads", ())
+           if ns >= 1e9 and first["pid"] == last["pid"]}
+    for thread in last.get("threads", ()):
+        recent = thread.get("last", {})
+        if thread["tid"] in old:
+            recent = {key: thread[key] - old[thread["tid"]][key]
+                      for key in ("cpu_ns", "run_delay_ns")}
+            recent["ns"] = ns
+        if recent.get("ns", 0) >= 1e9:      # Not for a moment only.
+            yield (thread["name"], recent["ns"], recent["cpu_ns"],
+                   recent["run_delay_ns"])
 
 
 def growth(stock: Stock) -> float:

@@ -37,10 +37,8 @@ def evicted(case: Case) -> Numbers:
         ports = stock.more.get(f"fdb/show {bridge}", {})
         port = max(ports, key=lambda p: ports[p], default="")
         if n >= FEW and fdb.get("max"):
-            size = next((
-                row["other_config"].get("mac-table-size") for rows
-                in stock.rows("Bridge").values() for row in rows[-1:]
-                if row.get("name") == bridge and row.get("other_config")), 0)
+            size = stock.bridge(bridge).get("other_config", {}).get(
+                "mac-table-size")
             yield {"name": bridge, "n": n, "max": fdb["max"], "share": 1.0,
                    "set": ", set by other_config:mac-table-size" if size
                           else "",
@@ -141,10 +139,8 @@ def idle(case: Case) -> Numbers:
 
 def multicast(case: Case) -> Numbers:
     for bridge, n in case.stock.of("mdb/show"):
-        size = next((number(rows[-1].get("other_config", {}).get(
-            "mcast-snooping-table-size")) for rows
-            in case.stock.rows("Bridge").values()
-            if rows[-1].get("name") == bridge), 0) or 2048
+        size = number(case.stock.bridge(bridge).get("other_config", {}).get(
+            "mcast-snooping-table-size")) or 2048
         if n >= size:
             yield {"name": bridge, "share": 1.0, "n": size,
                    "rate": case.stock.rate("rev_mcast_snooping")}
@@ -384,26 +380,26 @@ STOCK_RULES = (
     Rule("restarted", "critical", "connections break, and OpenFlow rules are "
          "gone: the switch restarts", "",
          "Its log, `journalctl` and `coredumpctl` show why: a crash, a "
-         "package update, or too little memory (`dmesg`).", None,
+         "package update, or too little memory (`dmesg`).",
          "ovs-vswitchd has just restarted: process {new} has replaced process "
          "{old}", restarted),
     Rule("database-gone", "critical", "OpenFlow and ovs-vsctl hang: "
          "ovsdb-server is gone or hangs", "-t ovsdb-server version",
          "Its log says why. Start it again; `ovs-vswitchd` reconnects by "
-         "itself.", None,
+         "itself.",
          "ovsdb-server does not answer ({error}): without it, ovs-vswitchd "
          "handles no OpenFlow and no packets from ports without a PMD thread",
          gone, causes="main-busy, main-stalls, main-loop-stalled"),
     Rule("port-error", "warning", "a port carries nothing: it could not be "
          "opened", "ovs-vsctl show",
          "Create the device, or correct the port's type and options; "
-         "`ovs-vsctl del-port PORT` if it is no longer used.", None,
+         "`ovs-vsctl del-port PORT` if it is no longer used.",
          "Port {name} {error}{others}", unopened),
     Rule("cpu-quota", "critical", "everything is slow, because of a limit for "
          "a container or service", "",
          "Raise the limit (`cpu.max` of the cgroup, `CPUQuota` of systemd, "
          "`limits: cpu` of Kubernetes), or remove it: a PMD thread needs a "
-         "CPU of its own.", None,
+         "CPU of its own.",
          "The CPU quota of the cgroup {name} is used up in {share:.0%} of the "
          "periods: no thread of Open vSwitch runs until the next one",
          throttled,
@@ -413,14 +409,14 @@ STOCK_RULES = (
                 "controller-flaps"),
     Rule("link-flaps", "warning", "a link goes down and up", "coverage/show",
          "Check cable, transceiver and the other side; `ip monitor link` "
-         "shows each change, and `ethtool -S` errors.", None,
+         "shows each change, and `ethtool -S` errors.",
          "The link of port {name} has changed state {n} times in {s:.0f} s",
          link_flaps, causes="mac-moves, flows-retranslated, bfd-flaps, "
                             "threads-busy, config-changes, main-busy"),
     Rule("controller-flaps", "warning", "a controller does not stay connected",
          "ofproto/list",
          "Look at the controller's log: it may crash, refuse this version of "
-         "OpenFlow, or have too little time for `inactivity_probe`.", None,
+         "OpenFlow, or have too little time for `inactivity_probe`.",
          "The connection to the controller {name} keeps breaking; the latest "
          "one was made {s} s ago{why}", reconnects,
          causes="controller-absent, rconn-overflow, packet-in-overflow"),
@@ -428,39 +424,39 @@ STOCK_RULES = (
          "answer", "lacp/show, bond/show",
          "Configure LACP on the other side, or set `lacp=off`. With "
          "`other_config:lacp-fallback-ab=true`, one member is used until the "
-         "other side answers.", None,
+         "other side answers.",
          "Bond {name} carries nothing: all its links are up, but LACP gets no "
          "answer", alone),
     Rule("pmd-without-cpu", "critical", "DPDK ports receive nothing: "
          "pmd-cpu-mask names no CPU of this host", "dpif-netdev/pmd-rxq-show",
          "Set `other_config:pmd-cpu-mask` to CPUs that the host has "
-         "(`lscpu`).", None,
+         "(`lscpu`).",
          "Port {name} receives nothing: there is no PMD thread, because "
          "other_config:pmd-cpu-mask={mask} names no CPU of this host", no_cpu),
     Rule("fragments-full", "warning", "large packets do not arrive, because "
          "fragments are dropped", "dpctl/ipf-get-status",
          "Find the sender of incomplete fragments. "
-         "`dpctl/ipf-set-max-nfrags` raises the limit.", None,
+         "`dpctl/ipf-set-max-nfrags` raises the limit.",
          "{n:,} IP fragments wait for the rest of their packets, which is the "
          "limit: connection tracking drops new ones", fragments),
     Rule("max-idle-low", "warning", "too many upcalls, because flows are "
          "deleted too soon", "upcall/show, dpctl/show",
          "`ovs-vsctl remove Open_vSwitch . other_config max-idle` restores "
-         "the default, 10,000 ms.", None,
+         "the default, 10,000 ms.",
          "{name}: {share:.0%} of packets are upcalls, because unused flows "
          "are deleted after {ms} ms (other_config:max-idle)", idle,
          causes="main-busy, threads-busy, main-loop-stalled"),
     Rule("multicast-table-full", "warning", "multicast is lost or flooded, "
          "because the table of groups is too small", "mdb/show BRIDGE",
          "Raise `other_config:mcast-snooping-table-size` of the bridge "
-         "(default: 2,048).", None,
+         "(default: 2,048).",
          "{name}: the table of multicast groups ({n:,}) is full, and changes "
          "{rate:,.0f} times a second", multicast,
          causes="flows-retranslated, threads-busy"),
     Rule("packet-too-large", "warning", "large packets are lost on the way to "
          "a port", "ovs-vsctl list Interface",
          "Raise the MTU (`mtu_request` of the Interface), or lower "
-         "the MTU of the ports that send such packets.", None,
+         "the MTU of the ports that send such packets.",
          "Packets that are larger than the MTU of port {name} are lost",
          too_large),
     Rule("mac-table-full", "critical", "traffic is flooded, or revalidators "
@@ -468,14 +464,14 @@ STOCK_RULES = (
          "fdb/stats-show BRIDGE, fdb/show BRIDGE, coverage/show",
          "Raise `other_config:mac-table-size` of the bridge (default: 8,192), "
          "or find the source of so many addresses: a scan, or a loop. Each "
-         "eviction makes Open vSwitch translate flows again.", None,
+         "eviction makes Open vSwitch translate flows again.",
          "{name}: the MAC table ({max:,}{set}) is full: {n:,} addresses were "
          "evicted in {s:.0f} s{who}", evicted,
          causes="mac-moves, flows-retranslated, threads-busy, main-busy"),
     Rule("rules-grow", "critical", "memory and the number of OpenFlow rules "
          "keep growing", "memory/show, coverage/show",
          "Look for a `learn` action without `idle_timeout` or "
-         "`hard_timeout`, or with too specific a match.", None,
+         "`hard_timeout`, or with too specific a match.",
          "The number of OpenFlow rules grows by {rate:,.0f} a second "
          "without a message, to {n:,}{where}: a learn action adds them", grows,
          causes="flows-retranslated, rules-change, threads-busy, main-busy"),
@@ -484,7 +480,7 @@ STOCK_RULES = (
          "After each change, Open vSwitch translates all datapath flows "
          "again, and may delete many. Make the program change rules less "
          "often, or many at once (a bundle), or keep fewer flows "
-         "(`other_config:max-idle`).", None,
+         "(`other_config:max-idle`).",
          "Flows are translated again {rate:,.0f} times a second, because "
          "OpenFlow rules change ({n:,.0f} messages a second){who}: a "
          "revalidator needs {share:.0%} of a CPU", flow_mods,
@@ -493,7 +489,7 @@ STOCK_RULES = (
          "database keeps changing", "coverage/show",
          "After each change of a bridge, port or interface, Open vSwitch "
          "reconfigures all of them. Find the program, and make it write only "
-         "what differs.", None,
+         "what differs.",
          "Bridges are reconfigured {rate:,.1f} times a second{who}; the main "
          "thread needs {share:.0%} of a CPU", reconfigured,
          causes="main-busy, main-stalls, main-loop-stalled, "
@@ -501,17 +497,17 @@ STOCK_RULES = (
     Rule("flows-retranslated", "warning", "revalidators are busy, because "
          "something keeps changing", "coverage/show, "
          "fdb/stats-show BRIDGE, bond/show, lacp/show-stats",
-         "The counters `rev_*` of `coverage/show` show what changes.", None,
+         "The counters `rev_*` of `coverage/show` show what changes.",
          "Flows are translated again {rate:,.0f} times a second, because "
          "{why}{who}: a revalidator needs {share:.0%} of a CPU", again,
          causes="threads-busy, flow-limit-low, flow-limit-fell"),
     Rule("main-busy", "warning", "the main thread is busy", "coverage/show",
          "While it works, OpenFlow, ovs-appctl, the database and ports "
-         "without a PMD thread wait, even if no iteration is long.", None,
+         "without a PMD thread wait, even if no iteration is long.",
          "The main thread needs {share:.0%} of a CPU{what}", main_busy),
     Rule("main-stalls", "warning", "", "coverage/show",
          "All other work of the main thread waits meanwhile. The log has the "
-         "times (\"Unreasonably long\").", None,
+         "times (\"Unreasonably long\").",
          "The main thread was busy for up to {ms:,} ms in one go ({n} times "
          "over 1 s){what}", stalls,
          causes="main-busy"),
@@ -519,7 +515,7 @@ STOCK_RULES = (
          "upcall/show, coverage/show",
          "If it is a handler, find out who creates so many new flows. If it "
          "is a revalidator, keep fewer flows (`other_config:flow-limit`, "
-         "`max-idle`), or make fewer changes.", None,
+         "`max-idle`), or make fewer changes.",
          "{name} needs {share:.0%} of a CPU: {flows:,} flows, {rate:,.0f} "
          "translations a second", upcall_threads),
     Rule("pmd-overloaded", "warning", "a PMD thread has no time left",
@@ -529,31 +525,31 @@ STOCK_RULES = (
          "(`dpif-netdev/pmd-rxq-rebalance`, `other_config:pmd-auto-lb`), use "
          "more queues (`options:n_rxq`) or more CPUs "
          "(`other_config:pmd-cpu-mask`).",
-         None, "The PMD thread of core {core} is {share:.0%} busy, "
+         "The PMD thread of core {core} is {share:.0%} busy, "
          "{usage:.0%} with queue {queue} of port {port}{other}", overloaded,
          causes="rx-missed"),
     Rule("rx-missed", "warning", "packets are lost before Open vSwitch "
          "receives them", "dpif-netdev/pmd-rxq-show",
          "The device's queue was full: a PMD thread is too slow, or stopped "
-         "for a moment. Against bursts, raise `options:n_rxq_desc`.", None,
+         "for a moment. Against bursts, raise `options:n_rxq_desc`.",
          "Port {name} has lost {n:,} packets ({share:.1%}) before they were "
          "received", missed),
     Rule("upcalls-lost-kernel", "critical", "", "dpctl/show",
          "A handler's socket overflowed. Look for a busy or starved handler, "
-         "and for a scan.", None,
+         "and for a scan.",
          "{name} has lost {n:,} upcalls ({share:.1%}) and their packets",
          lost_upcalls),
     Rule("flow-limit-low", "critical", "", "upcall/show, coverage/show",
          "Some flows cannot be installed, so each of their packets is an "
          "upcall. Raise `other_config:flow-limit`, or find what creates so "
          "many flows.",
-         None, "{name}: {current:,} flows are at the limit, {limit:,}, "
+         "{name}: {current:,} flows are at the limit, {limit:,}, "
          "{cause}", limited),
     Rule("slow-path", "warning", "packets take the slow path",
          "dpctl/dump-flows, coverage/show",
          "Each packet of such a flow is an upcall. `controller`: a rule sends "
          "packets to a controller; `action`: the datapath does not support an "
-         "action of the rule. `ofproto/trace` shows the rule.", None,
+         "action of the rule. `ofproto/trace` shows the rule.",
          "{rate:,.0f} packets a second take the slow path, most from port "
          "{port} (reason: {reason}; flows: {n})", slow,
          causes="main-busy, threads-busy"),
@@ -561,13 +557,13 @@ STOCK_RULES = (
          "bridge has no controller", "ofproto/list",
          "Check that the controller runs and listens at that address. "
          "`ovs-vsctl list controller` shows the last error. If there is no "
-         "controller any more: `ovs-vsctl del-controller BRIDGE`.", None,
+         "controller any more: `ovs-vsctl del-controller BRIDGE`.",
          "{name} has no connection to its controller, {targets}: {what}",
          disconnected),
     Rule("packet-ins-dropped", "warning", "a controller does not receive all "
          "packets", "coverage/show",
          "Raise `controller_rate_limit` in the Controller table, or send the "
-         "controller fewer packets.", None,
+         "controller fewer packets.",
          "{n:,} packets for the controller {name} ({share:.0%}) were dropped: "
          "they exceed its limit{limit}", packet_ins),
     Rule("conntrack-full", "critical", "connections fail, because connection "
@@ -575,7 +571,7 @@ STOCK_RULES = (
          "dpctl/ct-stats-show",
          "Raise the limit (`dpctl/ct-set-maxconns`, in the kernel "
          "`nf_conntrack_max`), use shorter timeouts, or find out who opens so "
-         "many connections.", None,
+         "many connections.",
          "Connection tracking is full: {n:,} of {limit:,} connections{lost}",
          connections),
     Rule("mac-moves", "warning", "packets arrive several times, or at the "
@@ -585,25 +581,24 @@ STOCK_RULES = (
          "log has \"over max translation depth\"), or two hosts have the same "
          "address. Run `fdb/show` several times: the address whose port "
          "changes shows where. Remove one path, or set `stp_enable` or "
-         "`rstp_enable` on the bridges.", None,
+         "`rstp_enable` on the bridges.",
          "{name}: MAC addresses ({n:,} are known) move between ports "
          "{rate:,.0f} times a second: {why}", moves,
          causes="flows-retranslated, threads-busy, main-busy, slow-path"),
     Rule("bfd-flaps", "warning", "", "bfd/show",
          "Packets are lost on the way, or one side sends them too late: check "
          "whether a thread is starved or stalled, and raise `bfd:min_rx`.",
-         None,
          "BFD on {name} changed state {n} times ({why})", flaps),
     Rule("memory-kept", "hint", "memory stays high after many flows",
          "memory/show, upcall/show",
          "The allocator keeps the memory of deleted flows for new ones. This "
          "matters only where memory is short or limited (cgroup). With the "
          "kernel datapath, a patched `ovs-vswitchd` returns it, but not with "
-         "`--mlockall`.", None,
+         "`--mlockall`.",
          "ovs-vswitchd uses {mb:,.0f} MB, most of it kept from a time with "
          "{max:,} flows; now there are {current:,}", kept),
     *(Rule(counter.replace("_", "-"), "critical", symptom,
-           "coverage/show, " + commands, advice, None,
+           "coverage/show, " + commands, advice,
            f"{{rate:,.0f}} packets a second are dropped: {what}{{who}}",
            dropped(counter), causes="main-busy, threads-busy, slow-path")
       for counter, symptom, what, commands, advice in (
