@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 import unittest
+from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 from unittest import mock
@@ -99,6 +100,7 @@ def macs(found: Stock) -> None:
 def loop(found: Stock) -> None:
     bridge = 'fdb/stats-show br"0'
     found.last[bridge] = dict(found.last[bridge], moved=150, entries=3)
+    found.more['moving br"0'] = ("50:54:00:00:00:01", ["3", "5"])
 
 
 def learn(found: Stock) -> None:
@@ -180,7 +182,8 @@ def resubmits(found: Stock) -> None:
     count(found, drop_action_too_many_resubmit=40)
     found.log = ("2026-01-01T00:00:00.000Z|00123|ofproto_dpif_xlate(handler1)"
                  "|WARN|over 4096 resubmit actions on bridge br0 while "
-                 "processing arp,in_port=1")
+                 "processing arp,in_port=1,dl_dst=ff:ff:ff:ff:ff:ff")
+    found.more["rule"] = "table 9, priority 5"
 
 
 def neighbour(found: Stock) -> None:
@@ -200,8 +203,20 @@ def change(command: str, **numbers: int) -> Callable[[Stock], None]:
 
 
 def slow(found: Stock) -> None:
-    count(found, xlate_actions=2000)
-    found.more["slow"] = [(20000, "p3", "controller"), (5, "p1", "action")]
+    found.more["slow"] = [(1990.0, "p3", "controller", "recirc_id(0)"),
+                          (9.0, "p1", "action", "recirc_id(0)"),
+                          (0.0, "p1", "lacp", "recirc_id(0)")]
+    found.more["slow rule"] = "table 3 of br0, ip, priority 7"
+
+
+def ruleless(found: Stock) -> None:
+    found.more["dump-tables br0"] = {"0": 0, "1": 0}
+    found.tables = [{
+        "Bridge": [{"name": "br0", "ports": "P1", "fail_mode": "secure",
+                    "controller": []}],
+        "Port": [{"_uuid": "P1", "interfaces": "I1"}],
+        "Interface": [{"_uuid": "I1", "name": "p1",
+                       "statistics": {"rx_packets": n}}]} for n in (5, 405)]
 
 
 def controller(found: Stock) -> None:
@@ -292,7 +307,9 @@ CASES = {
     "rconn-overflow": (unread, "enough, by ovs-ofctl (pid 8)"),
     "mac-table-full": (macs, "4,000 addresses were evicted in 10 s; port p1 "
                        "has 900 entries"),
-    "mac-moves": (loop, "(3 are known) move between ports 15 times a second"),
+    "mac-moves": (loop, "(3 are known) move between ports 15 times a second: "
+                  "a loop, or two hosts with the same address; 50:54:00:00:00:"
+                  "01 was on ports number 3, number 5"),
     "rules-grow": (learn, "by 1,000 a second without a message, to 10,100, "
                    "most in table 10 of br0"),
     "rules-change": (flow_mods, "by python3 churn.py (pid 812) to br0: a "
@@ -313,11 +330,18 @@ CASES = {
         s, {"statistics": {"rx_missed_errors": 5, "rx_packets": 10}},
         {"statistics": {"rx_missed_errors": 305, "rx_packets": 9710}}),
         "Port p1 has lost 300 packets (3.0%)"),
+    "port-drops": (lambda s: interface(
+        s, {"statistics": {"tx_dropped": 5, "tx_packets": 10}},
+        {"statistics": {"tx_dropped": 305, "tx_packets": 9710}}),
+        "Port p1 has lost 300 packets (tx_dropped), 3.0% of those sent"),
+    "no-rules": (ruleless, "br0 drops all packets (400 while the doctor "
+                 "looked)"),
     "upcalls-lost-kernel": (change("dpctl/show", lost=500, missed=520),
                             "has lost 500 upcalls (51.0%)"),
     "flow-limit-low": (change("upcall/show", current=200, limit=200),
                        "200 flows are at the limit, 200"),
-    "slow-path": (slow, "most from port p3 (reason: controller; flows: 2)"),
+    "slow-path": (slow, "most of port p3 (flows: 2; reason: controller; rule: "
+                  "table 3 of br0, ip, priority 7)"),
     "controller-absent": (alone, "br0 has no connection to its controller, "
                           "tcp:192.0.2.1:6653: its rules stay"),
     "packet-ins-dropped": (controller, "900 packets for the controller tcp:"
@@ -331,8 +355,9 @@ CASES = {
                         "Time Expired"}}), "7 times (Control Detection Time"),
     "memory-kept": (kept, "ovs-vswitchd uses 220 MB, most of it kept from "
                     "a time with 60,000 flows"),
-    "drop-action-too-many-resubmit": (resubmits, "more than 4,096 resubmits; "
-                                      "on bridge br0, arp,in_port=1"),
+    "drop-action-too-many-resubmit": (
+        resubmits, "more than 4,096 resubmits; on br0, arp from port number 1 "
+        "to ff:ff:ff:ff:ff:ff, by the rule table 9, priority 5"),
     "drop-action-tunnel-neigh-cache-miss": (
         neighbour, "no answer from 10.9.0.7 (to 10.1.1.9)"),
     "datapath-drop-meter": (meter, "a meter limits them (br0 meter 7)"),
@@ -478,9 +503,8 @@ class TestText(unittest.TestCase):
                 self.assertEqual(last['fdb/stats-show br"0'], {
                     "entries": 20, "max": 8192, "learned": 20, "expired": 0,
                     "evicted": 0, "moved": 0})
-                self.assertEqual(stocktext.fdb_ports(
-                    texts['fdb/show br"0'], found.notes).most_common(1)[0][1],
-                    20)
+                self.assertIn(20, Counter(port for port, _, _ in stocktext.fdb(
+                    texts['fdb/show br"0'], found.notes)).values())
                 self.assertEqual(last["dpctl/show"][DATAPATH]["lost"], 0)
                 self.assertGreater(last["coverage/show"][
                     "mac_learning_learned"].total, 0)
@@ -493,7 +517,7 @@ class TestText(unittest.TestCase):
                 self.assertEqual(last["dpctl/ct-get-maxconns"], 3000000)
                 self.assertEqual(stocktext.next_hop(
                     texts["ovs/route/lookup 10.1.1.9"]), "10.9.0.7")
-                self.assertEqual({flow[1:] for flow in stocktext.slow_flows(
+                self.assertEqual({flow[1:3] for flow in stocktext.slow_flows(
                     texts["dpctl/dump-flows --names"])}, {("d1", "action")})
                 self.assertEqual(stocktext.silent_hop(
                     " >> neighbor cache miss for 10.9.0.7 on bridge br1, "
@@ -516,10 +540,26 @@ class TestText(unittest.TestCase):
                  "eth_type(0x0800),ipv4(frag=no)"),
                 (5, "recirc_id(0),in_port(4),eth(),eth_type(0x0800)")])
 
+    def test_trace(self) -> None:
+        trace = ('bridge("br0")\n-------------\n 0. ip, priority 7\n'
+                 "    resubmit(,1)\n 1. reg1=0x1, priority 3, cookie 0x9\n"
+                 "    resubmit(,2)\n     2. priority 5\n"
+                 "            resubmit(,3)\n         3. reg1=0x1, priority 1\n"
+                 "    resubmit(,2)\n     2. priority 5\n")
+        self.assertEqual(stocktext.resubmitting_rule(trace),
+                         "table 1, reg1=0x1, priority 3, cookie 0x9")
+        self.assertEqual(stocktext.resubmitting_rule(
+            " 0. priority 7\n 1. priority 3\n 0. priority 7\n"
+            " 1. priority 3\n"), "table 0, priority 7")
+        self.assertEqual(stocktext.last_rule(trace),
+                         "table 2 of br0, priority 5")
+        self.assertEqual(stocktext.resubmitting_rule("no such bridge"), "")
+        self.assertEqual(stocktext.last_rule("no such bridge"), "")
+
     def test_json(self) -> None:
-        self.assertEqual(stocktext.fdb_ports({"br0": [
+        self.assertEqual(stocktext.fdb({"br0": [
             {"port": 3, "mac": "50:54:00:00:00:01", "vlan": 0, "age": 5}]},
-            []), {"3": 1})
+            []), [("3", "0", "50:54:00:00:00:01")])
 
     def test_changed(self) -> None:
         """A line that is not understood is reported, and gives no number."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import multiprocessing
 import os
@@ -319,7 +320,7 @@ class Dump(NewFlows):
 class Limit(NewFlows):
     """The flow limit is a fifth of the live flows."""
     culprit = r"the flow limit, 400, is too low: .* by the database"
-    stock = r"flows are at the limit, 400, set in the database"
+    stock = r"flows (are at|reached) the limit, 400, set in the database"
     settings = "other_config:flow-limit=400"
 
     def source(self, i: int) -> int:
@@ -427,7 +428,8 @@ class Config(Trouble):
 class Resubmits(Trouble):
     """A broadcast needs more than 4,096 resubmits."""
     culprit = (r"^[\d,]+ packets a second are dropped: they need more than "
-               r"4,096 resubmits; on bridge br0, arp")
+               r"4,096 resubmits; on br0, arp from port p\d to "
+               r"ff:ff:ff:ff:ff:ff, by the rule table 0, dl_dst=ff:")
     rate = 50
 
     def prepare(self) -> None:
@@ -511,8 +513,8 @@ class Neighbour(Trouble):
 
 class SlowPath(Trouble):
     """All packets of a rule take the slow path."""
-    culprit = (r"^[\d,]+ packets a second take the slow path, most from port "
-               r"p3 \(reason: action;")
+    culprit = (r"^[\d,]+ packets a second take the slow path, of port p3 "
+               r"\(flows: 1; reason: action; rule: table 0 of br0, in_port=")
     rules = ("priority=1,in_port=p3,actions=debug_slow,output:p1",
              "priority=0,actions=output:p1")
     rate = 2400
@@ -837,6 +839,38 @@ class Scan(Trouble):
             return i % 8, make_packet(i)
         time.sleep(1)
         return 1, make_packet(0)
+
+
+class Loop(Trouble):
+    """A cable joins two ports."""
+    culprit = (r"^br0: MAC addresses \(\d+ are known\) move between ports "
+               r"[\d,]+ times a second: a loop, .* on ports .*l[12]")
+    rate = 100
+
+    def prepare(self) -> None:
+        self.add_veths(("l1", "l2"))
+        self.add_ports(["l1", "l2"], "type=system")
+
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        return i % 8, from_mac(b"\xff" * 6 + make_packet(i)[6:], i % 8)
+
+
+class Tap(Trouble):
+    """Nobody reads the packets of a tap."""
+    culprit = r"^Port t1 has lost [\d,]+ packets \(tx_dropped\), \d"
+
+    def prepare(self) -> None:
+        with self.in_netns():
+            tap = self.enter_context(open("/dev/net/tun", "r+b", 0))
+            fcntl.ioctl(tap, 0x400454ca, struct.pack("16sH22x", b"t1", 0x1002))
+        self.ip("link set t1 up")
+        self.add_ports(["t1"], "type=system")
+
+
+class NoRules(Trouble):
+    """Nobody has added rules to a bridge that is not to act on its own."""
+    culprit = r"^br0 drops all packets \([\d,]+ while the doctor looked\)"
+    rules = ()
 
 
 class Healthy(NewFlows):

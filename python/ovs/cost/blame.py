@@ -68,12 +68,17 @@ def changes(case: Case) -> str:
 
 
 def where_resubmits(stock: Stock) -> str:
-    found = re.findall(
-        r"^[^|\n]*\|[^|\n]*\|ofproto_dpif_xlate[^|\n]*\|[^|\n]*\|"
-        r".*(?:resubmit|depth).* on bridge (.*) while processing (.*)",
-        stock.log, re.MULTILINE)
-    return f"; on bridge {found[-1][0]}, {found[-1][1][:100]}" if (
-        found) else ""
+    """Returns the rule that a packet's resubmits begin with, if it is known,
+    and the packet: its protocol, its port and where it goes to."""
+    bridge, flow, rule = stock.resubmitting()
+    if not bridge:
+        return ""
+    fields = dict(re.findall(r"(\w+)=([^,]*)", flow))
+    port = fields.get("in_port", "")
+    return (f"; on {bridge}, {flow.partition(',')[0]} from port "
+            + (stock.port(port, bridge) if port.isdigit() else port)
+            + (f" to {fields['dl_dst']}" if "dl_dst" in fields else "")
+            + (f", by the rule {rule}" if rule else ""))
 
 
 def where_meter(stock: Stock) -> str:

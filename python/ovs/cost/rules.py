@@ -21,7 +21,7 @@ MOST = 2 / 3                    # Of upcalls: by one port or rule.
 REFUSED = 0.1                   # Of upcalls: without room for a flow.
 PREEMPTED = 0.2                 # Of the time: a PMD thread has no CPU.
 STARVED = 0.75                  # Of the time: another thread has none.
-STALLED = 0.02                  # Of the time: iterations that are long.
+STALLED = 0.04                  # Of the time: iterations that are long.
 BUSY = 0.2                      # Of the time: a thread does one thing.
 
 LONG = 20                       # Times the median is long.
@@ -125,7 +125,8 @@ def stalled(case: Case) -> Numbers:
         what = f"OpenFlow ({worst['name']})"
         stage = stage if ":" in worst["name"].partition("<->")[2] else "unix"
     if classes:
-        what += f" {max(classes, key=lambda c: classes[c])}"
+        what += (" of type " if stage == "stats" else " ") + max(
+            classes, key=lambda c: classes[c])
     if stage == "appctl":
         what += who(clients(case.stock, r".*\.ctl"))
     if stage == "rcu" and case.stock.awaited():
@@ -261,7 +262,7 @@ RULES = (
          "guest's CPU is busy). `mtu`, `qos`, `offload`: check the "
          "configuration. `cost/describe` defines the other reasons.",
          "{name} has dropped {n:,} packets ({share:.1%}) on output: {reasons}",
-         lost("tx", "packets dropped", but="down"),
+         lost("tx", "packets dropped", but="down"), causes="port-drops",
          link=("tx-cost", "What to look for")),
     Rule("small-bursts", "hint", "small bursts, low throughput",
          "tx/cost-show PORT",

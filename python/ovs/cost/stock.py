@@ -15,8 +15,9 @@ import shutil
 import socket
 import subprocess
 import time
+from collections import Counter
 from typing import (Any, Callable, Dict, Iterator, List, Optional, Sequence,
-                    Tuple)
+                    Set, Tuple)
 
 from ovs.cost import processes, rtnetlink, stocktext
 from ovs.cost.database import Database
@@ -201,6 +202,16 @@ class Stock:
         """Returns the row of a bridge, or {}."""
         return next((rows[-1] for rows in self.rows("Bridge").values()
                      if rows[-1].get("name") == name), {})
+
+    def resubmitting(self) -> Tuple[str, str, str]:
+        """Returns the bridge and the flow of the latest packet in the log that
+        had too many resubmits, and the rule that they begin with, or ""."""
+        found = re.findall(
+            r"^[^|\n]*\|[^|\n]*\|ofproto_dpif_xlate[^|\n]*\|[^|\n]*\|"
+            r".*(?:resubmit|depth).* on bridge (.*) while processing (.*)",
+            self.log, re.MULTILINE)
+        bridge, flow = found[-1] if found else ("", "")
+        return bridge, flow, self.more.get("rule", "")
 
     def port(self, number: str, bridge: str) -> str:
         """Returns the name of the bridge's port with an OpenFlow number."""
@@ -451,15 +462,22 @@ class Watch:
             for target in (str(row.get("target")),)}
         for bridge in self._bridges:
             if stock.grown(f"fdb/stats-show {bridge}", "evicted"):
-                stock.more[f"fdb/show {bridge}"] = stocktext.fdb_ports(
-                    ask("fdb/show", bridge), stock.notes)
+                stock.more[f"fdb/show {bridge}"] = Counter(
+                    port for port, _, _ in stocktext.fdb(
+                        ask("fdb/show", bridge), stock.notes))
+            if stock.grown(f"fdb/stats-show {bridge}", "moved") > 10:
+                stock.more[f"moving {bridge}"] = self._moving(
+                    lambda bridge=bridge: stocktext.fdb(
+                        ask("fdb/show", bridge), stock.notes))
             if stock.rate("rev_mcast_snooping") >= 1:
                 stock.more[f"mdb/show {bridge}"] = stocktext.groups(
                     str(ask("mdb/show", bridge)))
             if stock.rate("datapath_drop_meter") > 1:
                 texts[bridge] = self._ofctl("-OOpenFlow13", "meter-stats",
                                             bridge)
-            if growth(stock) > 0:
+            row = stock.bridge(bridge)
+            if growth(stock) > 0 or (row.get("fail_mode") == "secure"
+                                     and not row.get("controller")):
                 stock.more[f"dump-tables {bridge}"] = stocktext.tables(
                     self._ofctl("dump-tables", bridge))
         if stock.rate("conntrack_zone_full") >= 1:
@@ -471,6 +489,8 @@ class Watch:
             for meter, dropped in stocktext.meters(text).items()}
         flows = sum(dp["current"] for dp
                     in stock.last.get("upcall/show", {}).values())
+        # There may be two datapaths: no trace.
+        datapath = "".join(stock.last.get("upcall/show", ())).partition("@")[2]
         misses = stock.rate(MISSES)
         ends = {row.get("options", {}).get("remote_ip", "")
                 for tables in stock.tables[-1:]
@@ -485,16 +505,50 @@ class Watch:
             dropping = sorted(stocktext.dropping_flows(
                 ask("dpctl/dump-flows")), reverse=True)
             for packets, flow in dropping[:3]:
-                name = "".join(stock.last.get("upcall/show", ())).partition(
-                    "@")[2]             # There may be two datapaths: no trace.
-                if stocktext.silent_hop(ask("ofproto/trace", name, flow)):
+                if stocktext.silent_hop(ask("ofproto/trace", datapath, flow)):
                     stock.more[MISSES] = stock.more.get(MISSES, 0.0) + (
                         stock.rate("drop_action_of_pipeline") * packets
                         / max(sum(n for n, _ in dropping), 1))
         stock.more["silent"] = silent
+        bridge, flow, _ = stock.resubmitting()
+        if bridge and stock.rate("drop_action_too_many_resubmit") + stock.rate(
+                "drop_action_recursion_too_deep") >= 1:
+            stock.more["rule"] = stocktext.resubmitting_rule(
+                str(ask("ofproto/trace", bridge, flow)))
         if slow_paths(stock) > 100 and flows <= MAX_FLOWS:
-            stock.more["slow"] = stocktext.slow_flows(
-                ask("dpctl/dump-flows", "--names"))
+            # What else makes translations is a guess: this is not.
+            dumps = []
+            for _ in range(2):
+                time.sleep(0.5)
+                dumps.append((time.monotonic(), {
+                    (port, reason, flow): packets
+                    for packets, port, reason, flow in stocktext.slow_flows(
+                        ask("dpctl/dump-flows", "--names"))}))
+            (start, old), (end, new) = dumps
+            stock.more["slow"] = sorted((
+                ((n - old.get(key, 0)) / (end - start), *key)
+                for key, n in new.items()), reverse=True)
+            for _, _, _, flow in stock.more["slow"][:1]:
+                stock.more["slow rule"] = stocktext.last_rule(str(
+                    ask("ofproto/trace", datapath, flow)))
+
+    @staticmethod
+    def _moving(read: Callable[[], List[Tuple[str, str, str]]]
+                ) -> Tuple[str, List[str]]:
+        """Returns a MAC address and the ports on which it was in several
+        readings, or else "" and the two ports that have most addresses: those
+        of a loop have nearly all."""
+        seen: Dict[Tuple[str, str], Set[str]] = {}
+        for _ in range(10):
+            entries = read()
+            for port, vlan, mac in entries:
+                seen.setdefault((vlan, mac), set()).add(port)
+            time.sleep(0.1)
+        (_, mac), ports = max(seen.items(), key=lambda each: len(each[1]),
+                              default=(("", ""), set()))
+        return (mac, sorted(ports)) if len(ports) > 1 else ("", [
+            port for port, _ in Counter(
+                port for port, _, _ in entries).most_common(2)])
 
     def _ofctl(self, *args: str) -> str:
         """Returns what ovs-ofctl prints, or "" if there is none."""

@@ -13,7 +13,7 @@ from typing import Callable
 from ovs.cost.blame import (FEW, WHERE, WHY, after, because, changes, doing,
                             moved, reasons, resets, speakers)
 from ovs.cost.case import Case, Numbers, Rule
-from ovs.cost.stock import REASONS, growth, number, slow_paths
+from ovs.cost.stock import REASONS, growth, number
 
 HALF = 0.5                      # Of a CPU, by one thread.
 FULL = 0.9                      # Of a limit, or of a PMD thread.
@@ -162,11 +162,16 @@ def moves(case: Case) -> Numbers:
             loops = {bridge for _, bridge in stock.logged(
                 r"ofproto_dpif_xlate[^|\n]*\|\w+\|.*translation depth.* on "
                 r"bridge (.*) while processing ")}
-            yield {"name": bridge, "rate": n / stock.seconds, "n":
-                   fdb.get("entries", 0), "share": 0.3, "why":
-                   "patch ports form a loop through "
+            why = ("patch ports form a loop through "
                    + ", ".join(sorted(loops)) if loops else
-                   "a loop, or two hosts with the same address"}
+                   "a loop, or two hosts with the same address")
+            mac, ports = stock.more.get(f"moving {bridge}", ("", ()))
+            if ports[1:]:
+                why += (f"; {mac} was" if mac else "; most are") + (
+                    " on ports " + ", ".join(stock.port(port, bridge)
+                                             for port in ports[:4]))
+            yield {"name": bridge, "rate": n / stock.seconds, "share": 0.3,
+                   "n": fdb.get("entries", 0), "why": why}
 
 
 def grows(case: Case) -> Numbers:
@@ -259,16 +264,21 @@ def limited(case: Case) -> Numbers:
     stock = case.stock
     for name, dp in stock.last.get("upcall/show", {}).items():
         hit = stock.rate("upcall_flow_limit_hit") * (stock.seconds or 60)
-        full = dp["current"] >= dp["limit"]
-        if (hit >= FEW or full) and not case.limit:
-            wanted = stock.config("flow-limit")
-            yield {"share": min(dp["current"] / max(dp["limit"], 1), 1.0),
-                   "name": name, "current": dp["current"],
-                   "limit": dp["limit"], "cause": (
-                       "set in the database (other_config:flow-limit)"
-                       if wanted == str(dp["limit"]) else
-                       "because revalidation takes long: "
-                       f"{dp.get('dump_ms', 0):,} ms a round")}
+        current, limit, ms = dp["current"], dp["limit"], dp.get("dump_ms", 0)
+        if (hit < FEW and current < limit) or case.limit:
+            continue
+        state = (f"{current:,} flows are at" if current >= limit
+                 else "flows reached") + f" the limit, {limit:,}, "
+        if stock.config("flow-limit") == str(limit):
+            state += "set in the database (other_config:flow-limit)"
+        elif current >= limit or ms > 1000:
+            state += f"because revalidation takes long: {ms:,} ms a round"
+        else:
+            state = (f"{hit:,.0f} upcalls found the flow limit reached, which "
+                     f"is {limit:,} now and grows, as after a start: "
+                     f"revalidation takes only {ms:,} ms a round")
+        yield {"share": min(current / max(limit, 1), 1.0), "name": name,
+               "current": current, "limit": limit, "state": state}
 
 
 def kept(case: Case) -> Numbers:
@@ -285,12 +295,25 @@ def kept(case: Case) -> Numbers:
 
 
 def slow(case: Case) -> Numbers:
-    rate = slow_paths(case.stock)
-    flows = sorted(case.stock.more.get("slow", ()), reverse=True)
-    if flows and rate > 100:
-        packets, port, reason = flows[0]
-        yield {"share": 0.5, "rate": rate, "port": port, "reason": reason,
-               "n": len(flows)}
+    stock = case.stock
+    flows = [flow for flow in stock.more.get("slow", ()) if flow[0] >= 1]
+    rate = sum(flow[0] for flow in flows)
+    if rate > 100:
+        most, port, reason, _ = flows[0]
+        rule = stock.more.get("slow rule")
+        yield {"share": most / rate, "rate": rate, "who": (
+            f", {'most ' if flows[1:] else ''}of port {port} (flows: "
+            f"{len(flows)}; reason: {reason}"
+            + (f"; rule: {rule})" if rule else ")"))}
+    for account in case.accounts("upcall") if not stock.seconds else ():
+        body = account.classes.get("slow-path")
+        rate = (body.events if body else 0) / case.windows["upcall"].seconds
+        if rate > 100:
+            top = max(case.tops.get("upcall port", ()), default={"share": 0.0},
+                      key=lambda row: row["share"])
+            yield {"share": top["share"], "rate": rate, "who": (
+                f"; {top['share']:.0%} of all upcalls are of port "
+                + top["name"] if top["share"] > HALF else "")}
 
 
 def disconnected(case: Case) -> Numbers:
@@ -348,6 +371,41 @@ def flaps(case: Case) -> Numbers:
         if rows[1:] and last - first > 1:
             yield {"name": rows[-1]["name"], "n": last - first, "share": 0.5,
                    "why": rows[-1]["bfd_status"].get("diagnostic", "")}
+
+
+def port_drops(case: Case) -> Numbers:
+    for rows in case.stock.rows("Interface").values():
+        old, new = ((row.get("statistics") or {}) for row in
+                    (rows[0], rows[-1]))
+        # What is flooded to an internal port that is down is no loss.
+        if not rows[1:] or rows[-1].get("type") == "internal" or (
+                rows[-1].get("link_state") == "down"):
+            continue
+        for name, way in (("tx_dropped", "tx"), ("tx_errors", "tx"),
+                          ("rx_errors", "rx")):
+            n, packets = (number(new.get(key)) - number(old.get(key))
+                          for key in (name, f"{way}_packets"))
+            if n >= FEW and n > 0.001 * packets:
+                yield {"share": n / max(n + packets, 1), "n": n, "what": name,
+                       "name": rows[-1]["name"], "way":
+                       "sent" if way == "tx" else "received"}
+
+
+def no_rules(case: Case) -> Numbers:
+    stock = case.stock
+    for bridge, tables in stock.of("dump-tables"):
+        row = stock.bridge(bridge)
+        mine = [rows for uuid, rows in stock.rows("Port").items()
+                if uuid in str(row.get("ports"))]
+        packets = sum(
+            number((rows[-1].get("statistics") or {}).get("rx_packets"))
+            - number((rows[0].get("statistics") or {}).get("rx_packets"))
+            for uuid, rows in stock.rows("Interface").items() if rows[1:]
+            and any(uuid in str(port[-1].get("interfaces")) for port in mine))
+        if tables and not any(tables.values()) and packets >= FEW and (
+                row.get("fail_mode") == "secure"
+                and not row.get("controller")):
+            yield {"share": 1.0, "name": bridge, "n": packets}
 
 
 def lost_upcalls(case: Case) -> Numbers:
@@ -534,6 +592,23 @@ STOCK_RULES = (
          "for a moment. Against bursts, raise `options:n_rxq_desc`.",
          "Port {name} has lost {n:,} packets ({share:.1%}) before they were "
          "received", missed),
+    Rule("port-drops", "warning", "packets are lost at a port",
+         "ovs-vsctl list Interface, tx/cost-show",
+         "`tx_dropped`: whoever is behind the port (a virtual machine, a "
+         "program, a NIC's queue) does not take its packets fast enough, or "
+         "at all. `rx_errors`: check cable and transceiver; `ethtool -S` has "
+         "more counters.",
+         "Port {name} has lost {n:,} packets ({what}), {share:.1%} of those "
+         "{way}", port_drops),
+    Rule("no-rules", "critical", "a bridge drops everything: it has no "
+         "OpenFlow rules", "ovs-vsctl list Bridge",
+         "With `fail_mode: secure`, only a controller or `ovs-ofctl` adds "
+         "rules, and a restart of `ovs-vswitchd` deletes them. Start what "
+         "adds them, or for an ordinary switch: `ovs-vsctl del-fail-mode "
+         "BRIDGE`.",
+         "{name} drops all packets ({n:,} while the doctor looked): it has no "
+         "OpenFlow rules and no controller, and its fail_mode is secure",
+         no_rules),
     Rule("upcalls-lost-kernel", "critical", "", "dpctl/show",
          "A handler's socket overflowed. Look for a busy or starved handler, "
          "and for a scan.",
@@ -543,15 +618,15 @@ STOCK_RULES = (
          "Some flows cannot be installed, so each of their packets is an "
          "upcall. Raise `other_config:flow-limit`, or find what creates so "
          "many flows.",
-         "{name}: {current:,} flows are at the limit, {limit:,}, "
-         "{cause}", limited),
+         "{name}: {state}", limited),
     Rule("slow-path", "warning", "packets take the slow path",
-         "dpctl/dump-flows, coverage/show",
-         "Each packet of such a flow is an upcall. `controller`: a rule sends "
-         "packets to a controller; `action`: the datapath does not support an "
-         "action of the rule. `ofproto/trace` shows the rule.",
-         "{rate:,.0f} packets a second take the slow path, most from port "
-         "{port} (reason: {reason}; flows: {n})", slow,
+         "dpctl/dump-flows --names, ofproto/trace DATAPATH FLOW, "
+         "upcall/cost-show -class slow-path",
+         "Each packet of such a flow is an upcall. Reason `controller`: the "
+         "rule sends packets to a controller; send it the first packet of a "
+         "connection only. `action`: the rule has an action that the datapath "
+         "cannot execute; replace it.",
+         "{rate:,.0f} packets a second take the slow path{who}", slow,
          causes="main-busy, threads-busy"),
     Rule("controller-absent", "warning", "new connections fail, because a "
          "bridge has no controller", "ofproto/list",
@@ -603,13 +678,17 @@ STOCK_RULES = (
            dropped(counter), causes="main-busy, threads-busy, slow-path")
       for counter, symptom, what, commands, advice in (
         ("drop_action_too_many_resubmit", "broadcasts do not arrive: too many "
-         "resubmits", "they need more than 4,096 resubmits", "ofproto/trace",
-         "Such a packet, a broadcast ARP for instance, reaches no port. Use "
-         "one table for all ports, or groups, instead of a chain for each "
-         "port."),
+         "resubmits", "they need more than 4,096 resubmits",
+         "ofproto/trace BRIDGE FLOW",
+         "That is a fixed limit for each packet. A packet beyond it reaches "
+         "no port; others are not affected. Usually, a rule for broadcasts "
+         "resubmits once for each port, through several tables: make it "
+         "output to the ports directly, or by a group whose buckets only "
+         "output."),
         ("drop_action_recursion_too_deep", "", "their resubmits are nested "
          "too deeply (64): tables or patch ports may form a loop",
-         "ofproto/trace", "`ofproto/trace` of the packet shows the loop."),
+         "ofproto/trace BRIDGE FLOW", "The trace shows the loop. The log has "
+         "the whole packet."),
         ("drop_action_tunnel_neigh_cache_miss", "a tunnel carries no packets: "
          "no ARP reply", "the next hop of a tunnel has no MAC address",
          "tnl/neigh/show, ovs/route/show",
@@ -619,7 +698,7 @@ STOCK_RULES = (
          "remote end of a tunnel", "ovs/route/show, ovs/route/lookup",
          "Add a route, or give the bridge with that port an address."),
         ("drop_action_recirculation_conflict", "", "actions conflict with "
-         "recirculation", "ofproto/trace", "See the log."),
+         "recirculation", "", "See the log."),
         ("datapath_drop_meter", "a meter drops packets", "a meter limits them",
          "dpctl/show", "`ovs-ofctl -O OpenFlow13 meter-stats BRIDGE` shows "
          "how many, `dump-meters` the limits, and `dump-flows` which rules "

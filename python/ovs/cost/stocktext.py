@@ -8,6 +8,7 @@ from it.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from typing import Any, Dict, Iterator, List, Match, NamedTuple, Tuple
@@ -90,16 +91,17 @@ def fdb_stats(text: str, unknown: Unknown) -> Dict[str, int]:
     return found
 
 
-def fdb_ports(reply: Any, unknown: Unknown) -> Counter:
-    """Returns how many MACs of a bridge each port has, by its OpenFlow
-    number.  Newer versions have JSON."""
+def fdb(reply: Any, unknown: Unknown) -> List[Tuple[str, str, str]]:
+    """Returns the OpenFlow number of a port, VLAN and MAC address of each
+    entry of fdb/show.  Newer versions have JSON."""
     if isinstance(reply, dict):
-        return Counter(str(entry.get("port")) for entries in reply.values()
-                       for entry in entries)
-    return Counter(m[1] for name, m in scan(reply or "", {
-        "entry": r"\s*(\S+)\s+\d+\s+(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\s+"
+        return [(str(entry.get("port")), str(entry.get("vlan")),
+                 str(entry.get("mac")))
+                for entries in reply.values() for entry in entries]
+    return [(m[1], m[2], m[3]) for name, m in scan(reply or "", {
+        "entry": r"\s*(\S+)\s+(\d+)\s+((?:[0-9a-f]{2}:){5}[0-9a-f]{2})\s+"
                  r"(?:\d+|static|\?)",
-        "": r"\s*[Pp]ort\s+VLAN\s+MAC\s+Age"}, unknown) if name)
+        "": r"\s*[Pp]ort\s+VLAN\s+MAC\s+Age"}, unknown) if name]
 
 
 def memory(text: str, unknown: Unknown) -> Dict[str, int]:
@@ -212,26 +214,48 @@ def groups(text: str) -> int:
                 and row[1].isdigit() and row[-2] != "querier"})
 
 
-def slow_flows(text: str) -> List[Tuple[int, str, str]]:
-    """Returns packets, port and reason of the flows of dpctl/dump-flows that
-    take the slow path."""
-    return [(int(m[2]), m[1], m[3]) for m in re.finditer(
-        r"in_port\(([^)]*)\).*packets:(\d+),.*slow_path\((\w+)", text)]
+def slow_flows(text: str) -> List[Tuple[int, str, str, str]]:
+    """Returns packets, port, reason and text of the flows of dpctl/dump-flows
+    that take the slow path."""
+    return [(int(m[3]), m[2], m[4], traceable(m[1])) for m in re.finditer(
+        r"^(.*in_port\(([^)]*)\).*), packets:(\d+),.*slow_path\((\w+)",
+        text, re.MULTILINE)]
 
 
 def dropping_flows(text: str) -> List[Tuple[int, str]]:
-    """Returns packets and text of the flows of dpctl/dump-flows that drop, as
-    ofproto/trace takes them: Ethernet packets have to have an address."""
-    return [(int(m[2]), m[1] if "eth(" in m[1] else m[1].replace(
-        "packet_type(ns=0,id=0)", "packet_type(ns=0,id=0),eth()"))
-        for m in re.finditer(r"^(recirc_id.*), packets:(\d+),.*actions:drop$",
-                             text, re.MULTILINE)]
+    """Returns packets and text of the flows of dpctl/dump-flows that drop."""
+    return [(int(m[2]), traceable(m[1])) for m in re.finditer(
+        r"^(recirc_id.*), packets:(\d+),.*actions:drop$", text, re.MULTILINE)]
+
+
+def traceable(flow: str) -> str:
+    """Returns a flow of dpctl/dump-flows as ofproto/trace takes it: Ethernet
+    packets have to have an address."""
+    return flow if "eth(" in flow else flow.replace(
+        "packet_type(ns=0,id=0)", "packet_type(ns=0,id=0),eth()")
+
+
+def last_rule(trace: str) -> str:
+    """Returns the last rule of ofproto/trace, and its bridge, or ""."""
+    rules = re.findall(r"^ *(\d+)\. (.*)$", trace, re.MULTILINE)
+    bridges = re.findall(r'^ *bridge\("(.*)"\)$', trace, re.MULTILINE)
+    return (f"table {rules[-1][0]} of {bridges[-1]}, {rules[-1][1]}"
+            if rules and bridges else "")
 
 
 def silent_hop(trace: str) -> str:
     """Returns the next hop without a MAC address of ofproto/trace, or ""."""
     match = re.search(r"neighbor cache miss for (\S+)", trace)
     return match[1] if match else ""
+
+
+def resubmitting_rule(trace: str) -> str:
+    """Returns the rule that most resubmits of ofproto/trace begin with, or "":
+    the last one before those of tables that come again."""
+    rules = re.findall(r"^ *(\d+)\. (.*)$", trace, re.MULTILINE)
+    times = Counter(table for table, _ in rules)
+    first = [*itertools.takewhile(lambda rule: times[rule[0]] == 1, rules)]
+    return "table {}, {}".format(*(first[-1:] + rules)[0]) if rules else ""
 
 
 def tables(text: str) -> Dict[str, int]:
