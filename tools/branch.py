@@ -227,7 +227,7 @@ def import_base(repo: Repo, source: Path, title: str) -> str:
     changelog = repo.read(tree, "debian/changelog")
     if changelog:
         # Older entries of Debian's break textual rules of Makefile.am.
-        entry = re.split(rb"(?<=\n)\n(?=\S)", changelog, 1)[0]
+        entry = re.split(rb"(?<=\n)\n(?=\S)", changelog, maxsplit=1)[0]
         tree = repo.write(tree, {"debian/changelog": entry})
     patch = BASE_PATCH.read_bytes()
     try:
@@ -276,7 +276,7 @@ def read_patch(commit: Commit) -> Tuple[str, Dict[str, str], bytes]:
               "GIT_AUTHOR_DATE": mail["Date"]}
     subject = re.sub(r"^\[PATCH\] ", "", mail["Subject"])
     body = re.split(r"^diff --git ", mail.get_payload(decode=True).decode(
-        errors="replace"), 1, re.M)[0]
+        errors="replace"), maxsplit=1, flags=re.M)[0]
     return f"{subject}\n\n{body.strip()}\n", author, data
 
 

@@ -28,6 +28,9 @@ try:
     from ovs.version import VERSION
 except ImportError:             # There is no other part of Open vSwitch's.
     VERSION = "of no build"
+    with contextlib.suppress(ImportError):      # Nor of pip's.
+        from importlib import metadata
+        VERSION = f"alone, {metadata.version('ovs-cost')}"
 
 EXIT_FAILED_IF = 1              # What --fail-if is for.
 EXIT_TROUBLE = 2
