@@ -37,7 +37,9 @@ STALL_BY = {
     "appctl": "Find out who runs the command, and how often it is needed. "
               "`bridge/cost-show -slowest 5 commands` shows its arguments.",
     "stats": "`bridge/cost-show -slowest 5 interfaces` shows their names. "
-             "Raise `other_config:stats-update-interval`."}
+             "Raise `other_config:stats-update-interval`. If it is mostly "
+             "Netlink, programs that create or delete links on this host may "
+             "hold the kernel's lock (RTNL)."}
 
 HANDLER = ("In `cost/threads`, a handler with `CPU %` near 100 is overloaded; "
            "one with a high `delay %` is starved of a CPU. If both are low, "
