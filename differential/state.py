@@ -192,6 +192,11 @@ def of_database(switch: Switch, found: Dict[str, Dict[str, Any]],
                 # After lost notifications, it is not read again.
                 if row["type"] == "internal":
                     row["mac_in_use"] = ""
+                # When ovs-vswitchd starts, it writes some of these before it
+                # sets the MTU, and not again: which ones depends on the order
+                # in which it adds ports.  Those of the devices are compared.
+                if row["type"] in ("internal", "tap"):
+                    row["mtu"] = ""
                 # Of a device that has gone, they are those of the last
                 # reading, when it was there or was about to go.
                 if not device and row["type"] in ("", "system"):
