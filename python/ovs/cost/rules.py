@@ -21,7 +21,7 @@ MOST = 2 / 3                    # Of upcalls: by one port or rule.
 REFUSED = 0.1                   # Of upcalls: without room for a flow.
 PREEMPTED = 0.2                 # Of the time: a PMD thread has no CPU.
 STARVED = 0.75                  # Of the time: another thread has none.
-STALLED = 0.04                  # Of the time: iterations that are long.
+STALLED = 0.02                  # Of the time: iterations that are long.
 BUSY = 0.2                      # Of the time: a thread does one thing.
 
 LONG = 20                       # Times the median is long.
@@ -113,7 +113,9 @@ def stalled(case: Case) -> Numbers:
                   if name == "ovs-vswitchd" and not classes), 0.0)
     # One stall or two say little, but who asks for them asks again.
     few = n < (2 if stage in ("appctl", "openflow") else 3)
-    limit = BUSY if few or stage == "rcu" else STALLED
+    # Who reads statistics waits for the kernel, and so for anybody.
+    limit = (BUSY if few or stage == "rcu" else
+             2 * STALLED if stage == "stats" else STALLED)
     if time * (1 - waits) < limit * window_ns or not n or (
             stage == "stats" and any(slow_statistics(case))):
         return
