@@ -62,6 +62,8 @@ def namespaces(_job: Job, _suite: str, script: str = "") -> List[str]:
     command = ["unshare", "--net", "--mount", "--pid", "--fork",
                "--kill-child", "--mount-proc", "/bin/sh", "-c",
                "mount -t tmpfs tmpfs /run && mkdir /run/netns /run/lock && "
+               "{ test -d /sys/kernel/tracing/events || mount -t tracefs "
+               "tracefs /sys/kernel/tracing 2>/dev/null; true; } && "
                f"ip link set lo up && {script} exec \"$@\"", "sh"]
     done = subprocess.run([*command, "true"], stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, check=False)
