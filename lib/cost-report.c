@@ -104,7 +104,7 @@ parse_last(const char *arg, int *seconds)
             return NULL;
         }
     }
-    return xstrdup("-last needs an argument (10s, 1m, 5m or 15m)");
+    return xstrdup("-last must be followed by 10s, 1m, 5m or 15m");
 }
 
 /* Commands, in the worker. */
