@@ -389,11 +389,14 @@ class Changes:
     # Ports.
 
     def add(self) -> List[str]:
-        """A port of a device, or of a name that no device has."""
+        """A port of a device, or of a name that no device has.  If the device
+        of that name has just got another one, stock may still add it: whether
+        it hears of that before is chance."""
         names = [n for d in self.devices for n in [d.name, *sorted(d.altnames)]
                  if n not in self.ports]
         if not names or self.random.random() < 0.25:
-            names = [n for n in DEVICES + ALTNAMES if n not in self.ports]
+            names = [n for n in DEVICES + ALTNAMES if n not in self.ports
+                     and not (self.stopped and n in self.touched)]
         name = self.random.choice(names)
         self.ports.add(name)
         where = "br0" if self.random.random() < 0.8 else "br1"
