@@ -8,7 +8,7 @@ import re
 from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from ovs.cost.case import Case
-from ovs.cost.stock import Stock, number
+from ovs.cost.stock import Stock, gain, number
 
 FEW = 10                        # Events that may be chance.
 
@@ -183,10 +183,8 @@ WHY = {
 def receiver(stock: Stock) -> str:
     """Returns the port that has received most of the packets, if one has most,
     and its statistics were read again."""
-    n = {rows[-1]["name"]: max(new - old, 0)
-         for rows in stock.rows("Interface").values() if rows[1:]
-         for old, new in [[(row.get("statistics") or {}).get("rx_packets", 0)
-                           for row in (rows[0], rows[-1])]]}
+    n = {rows[-1]["name"]: max(gain(rows, "statistics", "rx_packets"), 0)
+         for rows in stock.rows("Interface").values() if rows[1:]}
     port = max(n, key=lambda name: n[name], default="")
     return (f", most of port {port}" if port and n[port] > sum(n.values()) / 2
             else "")

@@ -63,6 +63,14 @@ def number(value: Any) -> int:
     return int(value) if re.fullmatch(r"-?\d{1,20}", str(value)) else 0
 
 
+def gain(rows: List[Dict[str, Any]], column: str, key: str) -> int:
+    """Returns by how much a number in a map of a row has grown, or how far it
+    is if there is one reading only."""
+    first, last = (number(row.get(column, {}).get(key))
+                   for row in (rows[0], rows[-1]))
+    return last - first if rows[1:] else last
+
+
 class Stock:
     """What is known of a window, or of one moment if 'seconds' is 0.
 

@@ -8,12 +8,12 @@ reached, growth, or a thread that needs half of a CPU and more.
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Any, Callable, Dict, List
 
 from ovs.cost.blame import (FEW, WHERE, WHY, after, because, changes, doing,
                             moved, reasons, resets, speakers)
 from ovs.cost.case import Case, Numbers, Rule
-from ovs.cost.stock import REASONS, growth, number
+from ovs.cost.stock import REASONS, gain, growth, number
 
 HALF = 0.5                      # Of a CPU, by one thread.
 FULL = 0.9                      # Of a limit, or of a PMD thread.
@@ -86,7 +86,7 @@ def reconnects(case: Case) -> Numbers:
     # What the database has is as old as this, in seconds.
     age = (number(case.stock.config("stats-update-interval")) or 5000) / 1000
     for rows in case.stock.rows("Controller").values():
-        since = [(row.get("status") or {}).get("sec_since_connect")
+        since = [row.get("status", {}).get("sec_since_connect")
                  for row in rows]
         if rows[1:] and None not in since and max(
                 map(number, since)) < case.stock.seconds - 1 - age:
@@ -248,16 +248,19 @@ def overloaded(case: Case) -> Numbers:
                    if idle.busy < HALF else "")}
 
 
+def losses(rows: List[Dict[str, Any]], what: str, way: str) -> Numbers:
+    """Yields how many packets a port has lost, by a counter of its, of those
+    that went that way."""
+    n = gain(rows, "statistics", what)
+    packets = gain(rows, "statistics", f"{way}_packets")
+    if n >= FEW and n > 0.001 * packets:
+        yield {"share": n / max(n + packets, 1), "n": n,
+               "name": rows[-1]["name"]}
+
+
 def missed(case: Case) -> Numbers:
     for rows in case.stock.rows("Interface").values():
-        old, new = ((row.get("statistics") or {}) for row in
-                    (rows[0], rows[-1]))
-        n, packets = (number(new.get(name)) - (
-                          number(old.get(name)) if rows[1:] else 0)
-                      for name in ("rx_missed_errors", "rx_packets"))
-        if n >= FEW and n > 0.001 * packets:
-            yield {"share": n / max(n + packets, 1), "n": n,
-                   "name": rows[-1]["name"]}
+        yield from losses(rows, "rx_missed_errors", "rx")
 
 
 def limited(case: Case) -> Numbers:
@@ -336,19 +339,16 @@ def disconnected(case: Case) -> Numbers:
 
 
 def packet_ins(case: Case) -> Numbers:
-    stock = case.stock
-    for rows in stock.rows("Controller").values():
-        n = {}
-        for name in "dropped", "queued", "bypassed":    # Queued has all.
-            first, last = (sum(number(v) for k, v
-                               in row.get("status", {}).items()
-                               if k.endswith(f"-{name}"))
-                           for row in (rows[0], rows[-1]))
-            n[name] = max(last - first, 0) if rows[1:] else last
-        if n["dropped"] >= FEW:
+    for rows in case.stock.rows("Controller").values():
+        n, queued, bypassed = (
+            max(0, sum(gain(rows, "status", key)
+                       for key in rows[-1].get("status", ())
+                       if key.endswith(f"-{name}")))
+            for name in ("dropped", "queued", "bypassed"))  # Queued has all.
+        if n >= FEW:
             limit = rows[-1].get("controller_rate_limit")
-            yield {"n": n["dropped"], "name": rows[-1].get("target", ""),
-                   "share": n["dropped"] / max(n["queued"] + n["bypassed"], 1),
+            yield {"n": n, "name": rows[-1].get("target", ""),
+                   "share": n / max(queued + bypassed, 1),
                    "limit": f" of {limit:,} a second"
                             if isinstance(limit, int) else ""}
 
@@ -366,29 +366,23 @@ def connections(case: Case) -> Numbers:
 
 def flaps(case: Case) -> Numbers:
     for rows in case.stock.rows("Interface").values():
-        first, last = (number((row.get("bfd_status") or {}).get("flap_count"))
-                       for row in (rows[0], rows[-1]))
-        if rows[1:] and last - first > 1:
-            yield {"name": rows[-1]["name"], "n": last - first, "share": 0.5,
+        n = gain(rows, "bfd_status", "flap_count")
+        if rows[1:] and n > 1:
+            yield {"name": rows[-1]["name"], "n": n, "share": 0.5,
                    "why": rows[-1]["bfd_status"].get("diagnostic", "")}
 
 
 def port_drops(case: Case) -> Numbers:
     for rows in case.stock.rows("Interface").values():
-        old, new = ((row.get("statistics") or {}) for row in
-                    (rows[0], rows[-1]))
         # What is flooded to an internal port that is down is no loss.
         if not rows[1:] or rows[-1].get("type") == "internal" or (
                 rows[-1].get("link_state") == "down"):
             continue
-        for name, way in (("tx_dropped", "tx"), ("tx_errors", "tx"),
-                          ("rx_errors", "rx")):
-            n, packets = (number(new.get(key)) - number(old.get(key))
-                          for key in (name, f"{way}_packets"))
-            if n >= FEW and n > 0.001 * packets:
-                yield {"share": n / max(n + packets, 1), "n": n, "what": name,
-                       "name": rows[-1]["name"], "way":
-                       "sent" if way == "tx" else "received"}
+        for what, way, done in (("tx_dropped", "tx", "sent"),
+                                ("tx_errors", "tx", "sent"),
+                                ("rx_errors", "rx", "received")):
+            for lost in losses(rows, what, way):
+                yield dict(lost, what=what, way=done)
 
 
 def no_rules(case: Case) -> Numbers:
@@ -398,8 +392,7 @@ def no_rules(case: Case) -> Numbers:
         mine = [rows for uuid, rows in stock.rows("Port").items()
                 if uuid in str(row.get("ports"))]
         packets = sum(
-            number((rows[-1].get("statistics") or {}).get("rx_packets"))
-            - number((rows[0].get("statistics") or {}).get("rx_packets"))
+            gain(rows, "statistics", "rx_packets")
             for uuid, rows in stock.rows("Interface").items() if rows[1:]
             and any(uuid in str(port[-1].get("interfaces")) for port in mine))
         if tables and not any(tables.values()) and packets >= FEW and (
