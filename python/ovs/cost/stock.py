@@ -221,16 +221,24 @@ class Stock:
         bridge, flow = found[-1] if found else ("", "")
         return bridge, flow, self.more.get("rule", "")
 
+    def referred(self, rows: List[Dict[str, Any]], column: str, table: str
+                 ) -> List[List[Dict[str, Any]]]:
+        """Returns the rows of a table that a column of 'rows' refers to."""
+        uuids = str([row.get(column) for row in rows])
+        return [found for uuid, found in self.rows(table).items()
+                if uuid in uuids]
+
+    def interfaces(self, bridge: str) -> List[List[Dict[str, Any]]]:
+        """Returns the rows of a bridge's interfaces."""
+        ports = self.referred([self.bridge(bridge)], "ports", "Port")
+        return self.referred([rows[-1] for rows in ports], "interfaces",
+                             "Interface")
+
     def port(self, number: str, bridge: str) -> str:
         """Returns the name of the bridge's port with an OpenFlow number."""
-        ports = str(self.bridge(bridge).get("ports"))
-        interfaces = [str(rows[-1].get("interfaces"))
-                      for uuid, rows in self.rows("Port").items()
-                      if uuid in ports]
-        return next((rows[-1]["name"] for uuid, rows
-                     in self.rows("Interface").items()
-                     if str(rows[-1].get("ofport")) == number
-                     and uuid in str(interfaces)), f"number {number}")
+        return next((rows[-1]["name"] for rows in self.interfaces(bridge)
+                     if str(rows[-1].get("ofport")) == number),
+                    f"number {number}")
 
     def add(self, reading: Dict[str, Any], command: str, text: Any) -> None:
         """Adds the text of a command to 'first' or 'last'."""

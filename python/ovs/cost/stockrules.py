@@ -101,8 +101,7 @@ def alone(case: Case) -> Numbers:
         if port.get("lacp") not in ("active", "passive") or port.get(
                 "other_config", {}).get("lacp-fallback-ab") == "true":
             continue
-        members = [rows for uuid, rows in stock.rows("Interface").items()
-                   if uuid in str(port.get("interfaces"))]
+        members = stock.referred([port], "interfaces", "Interface")
         if members and all(row.get("lacp_current") is False
                            and row.get("link_state") == "up"
                            for rows in members for row in rows):
@@ -323,9 +322,9 @@ def disconnected(case: Case) -> Numbers:
     stock = case.stock
     for bridge in (rows[-1] for rows in stock.rows("Bridge").values()):
         # One that only listens for controllers, such as ptcp, needs none.
-        of = [rows for uuid, rows in stock.rows("Controller").items()
-              if uuid in str(bridge.get("controller"))
-              and not str(rows[-1].get("target", "p")).startswith("p")]
+        of = [rows for rows
+              in stock.referred([bridge], "controller", "Controller")
+              if not str(rows[-1].get("target", "p")).startswith("p")]
         if of and all(row.get("is_connected") is False
                       for rows in of for row in rows):
             secure = bridge.get("fail_mode") == "secure"
@@ -389,12 +388,8 @@ def no_rules(case: Case) -> Numbers:
     stock = case.stock
     for bridge, tables in stock.of("dump-tables"):
         row = stock.bridge(bridge)
-        mine = [rows for uuid, rows in stock.rows("Port").items()
-                if uuid in str(row.get("ports"))]
-        packets = sum(
-            gain(rows, "statistics", "rx_packets")
-            for uuid, rows in stock.rows("Interface").items() if rows[1:]
-            and any(uuid in str(port[-1].get("interfaces")) for port in mine))
+        packets = sum(gain(rows, "statistics", "rx_packets")
+                      for rows in stock.interfaces(bridge) if rows[1:])
         if tables and not any(tables.values()) and packets >= FEW and (
                 row.get("fail_mode") == "secure"
                 and not row.get("controller")):
