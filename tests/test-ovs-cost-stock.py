@@ -462,7 +462,7 @@ class TestRules(unittest.TestCase):
             found.first["coverage/show"][name] = Count(10 ** 12, 0, 0)
         self.assertTrue(found.cleared())
         self.assertEqual(found.rate("datapath_drop_meter"), 5)
-        self.assertEqual(found.grown('fdb/stats-show br"0', "none"), 0)
+        self.assertEqual(found.grown('br"0', "none"), 0)
         found.threads[-1]["pid"] = 2
         self.assertEqual(found.shares(".*"), {})
         self.assertEqual(found.main(), 0)

@@ -116,7 +116,7 @@ def flapping(stock: Stock) -> str:
 
 def learner(stock: Stock) -> str:
     """Returns the bridge that learns most MAC addresses."""
-    n = {bridge: stock.grown(f"fdb/stats-show {bridge}", "learned")
+    n = {bridge: stock.grown(bridge, "learned")
          for bridge, _ in stock.of("fdb/stats-show")} if stock.seconds else {}
     bridge = max(n, key=lambda name: n[name], default="")
     return f", most by {bridge} ({n[bridge]:,})" if bridge and (

@@ -16,8 +16,8 @@ import socket
 import subprocess
 import time
 from collections import Counter
-from typing import (Any, Callable, Dict, Iterator, List, Optional, Sequence,
-                    Set, Tuple)
+from typing import (Any, Callable, Counter as Counts, Dict, Iterator, List,
+                    Optional, Sequence, Set, Tuple)
 
 from ovs.cost import processes, rtnetlink, stocktext
 from ovs.cost.database import Database
@@ -124,17 +124,22 @@ class Stock:
                    for name, count
                    in self.first.get("coverage/show", {}).items())
 
-    def grown(self, command: str, key: str) -> int:
-        """Returns by how much a number of a command has grown."""
-        return max(self.last.get(command, {}).get(key, 0)
-                   - self.first.get(command, {}).get(key, 0), 0)
-
-    def lookups(self, name: str) -> Dict[str, int]:
-        """Returns by how much numbers of a datapath in dpctl/show have
-        grown."""
-        first, last = (reading.get("dpctl/show", {}).get(name, {})
+    def grown(self, bridge: str, key: str) -> int:
+        """Returns by how much a number of a bridge's MAC table has grown."""
+        first, last = (reading.get(f"fdb/stats-show {bridge}", {}).get(key, 0)
                        for reading in (self.first, self.last))
-        return {what: n - first.get(what, 0) for what, n in last.items()}
+        return max(last - first, 0)
+
+    def lookups(self) -> Iterator[Tuple[str, Counts[str]]]:
+        """Yields each datapath that is there all the time, and by how much its
+        numbers in dpctl/show have grown."""
+        first, last = (reading.get("dpctl/show", {})
+                       for reading in (self.first, self.last))
+        for name in first:
+            if name in last:
+                found = Counter(last[name])
+                found.subtract(first[name])
+                yield name, found
 
     def of(self, command: str) -> Iterator[Any]:
         """Yields name and numbers of each bridge for a command of bridges."""
@@ -477,11 +482,11 @@ class Watch:
             in stock.rows("Controller").values() for row in rows[-1:]
             for target in (str(row.get("target")),)}
         for bridge in self._bridges:
-            if stock.grown(f"fdb/stats-show {bridge}", "evicted"):
+            if stock.grown(bridge, "evicted"):
                 stock.more[f"fdb/show {bridge}"] = Counter(
                     port for port, _, _ in stocktext.fdb(
                         ask("fdb/show", bridge), stock.notes))
-            if stock.grown(f"fdb/stats-show {bridge}", "moved") > 10:
+            if stock.grown(bridge, "moved") > 10:
                 stock.more[f"moving {bridge}"] = self._moving(
                     lambda bridge=bridge: stocktext.fdb(
                         ask("fdb/show", bridge), stock.notes))
@@ -619,14 +624,11 @@ def slow_paths(stock: Stock) -> float:
     """Returns how many packets are translated in a second at least, besides
     those that no flow of the datapath matches, and flows that are translated
     again; 0 if that is not known."""
-    names = stock.first.get("dpctl/show", {}).keys()
-    if not names or not stock.seconds:
+    missed = [n["missed"] for _, n in stock.lookups()]
+    if not missed or not stock.seconds:
         return 0.0
-    missed = sum(reading["dpctl/show"].get(name, {}).get("missed", 0) * sign
-                 for name in names for sign, reading in (
-                     (1, stock.last), (-1, stock.first))
-                 if "dpctl/show" in reading)
     again = sum(stock.count(f"rev_{reason}") for reason in REASONS) * max(
         (dp["max"] for dp in stock.last.get("upcall/show", {}).values()),
         default=0)
-    return (stock.count("xlate_actions") - missed - again) / stock.seconds
+    return (stock.count("xlate_actions") - sum(missed)
+            - again) / stock.seconds

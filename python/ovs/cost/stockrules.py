@@ -31,8 +31,8 @@ def restarted(case: Case) -> Numbers:
 def evicted(case: Case) -> Numbers:
     stock = case.stock
     for bridge, fdb in stock.of("fdb/stats-show"):
-        n = (stock.grown(f"fdb/stats-show {bridge}", "evicted")
-             if stock.seconds else int(60 * stock.rate("mac_learning_evicted"))
+        n = (stock.grown(bridge, "evicted") if stock.seconds else
+             int(60 * stock.rate("mac_learning_evicted"))
              if fdb.get("entries", 0) >= FULL * fdb.get("max", 0) else 0)
         ports = stock.more.get(f"fdb/show {bridge}", {})
         port = max(ports, key=lambda p: ports[p], default="")
@@ -128,11 +128,9 @@ def fragments(case: Case) -> Numbers:
 
 def idle(case: Case) -> Numbers:
     stock, ms = case.stock, number(case.stock.config("max-idle"))
-    for name in stock.last.get("dpctl/show", {}) if stock.seconds else ():
-        n = stock.lookups(name)
-        missed_ = n.get("missed", 0)
-        share = missed_ / max(missed_ + n.get("hit", 0), 1)
-        if 0 < ms < 1000 and share > 0.2 and missed_ > 100 * stock.seconds:
+    for name, n in stock.lookups():
+        share = n["missed"] / max(n["missed"] + n["hit"], 1)
+        if 0 < ms < 1000 and share > 0.2 and n["missed"] > 100 * stock.seconds:
             yield {"name": name, "share": share, "ms": ms}
 
 
@@ -156,7 +154,7 @@ def too_large(case: Case) -> Numbers:
 def moves(case: Case) -> Numbers:
     stock = case.stock
     for bridge, fdb in stock.of("fdb/stats-show"):
-        n = stock.grown(f"fdb/stats-show {bridge}", "moved")
+        n = stock.grown(bridge, "moved")
         if stock.seconds and n >= max(FEW, 2 * stock.seconds):
             loops = {bridge for _, bridge in stock.logged(
                 r"ofproto_dpif_xlate[^|\n]*\|\w+\|.*translation depth.* on "
@@ -397,13 +395,10 @@ def no_rules(case: Case) -> Numbers:
 
 
 def lost_upcalls(case: Case) -> Numbers:
-    stock = case.stock
-    for name in stock.last.get("dpctl/show", {}) if stock.seconds else ():
-        n = stock.lookups(name)
-        lost = n.get("lost", 0)
-        if lost >= FEW and "upcall" not in case.windows:
-            yield {"name": name, "n": lost,
-                   "share": lost / max(lost + n.get("missed", 0), 1),
+    for name, n in case.stock.lookups():
+        if n["lost"] >= FEW and "upcall" not in case.windows:
+            yield {"name": name, "n": n["lost"],
+                   "share": n["lost"] / max(n["lost"] + n["missed"], 1),
                    "advice": FAILED if name.startswith("netdev@") else ""}
 
 
