@@ -8,6 +8,7 @@ import re
 from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from ovs.cost.case import Case
+from ovs.cost.model import most
 from ovs.cost.stock import Stock, gain, number
 
 FEW = 10                        # Events that may be chance.
@@ -60,7 +61,7 @@ def changes(case: Case) -> str:
     changed = {key: n for key, n in stock.changes.items() if n >= FEW}
     if not changed:
         return ""
-    table, name, column = max(changed, key=lambda key: changed[key])
+    table, name, column = most(changed)
     n = changed[table, name, column]
     return (f" ({table} {name}, {column}: "
             f"{n / max(stock.seconds, 1):,.1f} times a second)"
@@ -83,8 +84,7 @@ def where_resubmits(stock: Stock) -> str:
 
 def where_meter(stock: Stock) -> str:
     meters: Dict[str, int] = stock.more.get("meters", {})
-    name = max(meters, key=lambda m: meters[m], default="")
-    return f" ({name})" if name else ""
+    return f" ({most(meters)})" if meters else ""
 
 
 def where_neighbour(stock: Stock) -> str:
@@ -109,18 +109,18 @@ def resets(stock: Stock) -> Dict[str, int]:
 def flapping(stock: Stock) -> str:
     """Returns the port whose link went up and down most."""
     n = resets(stock)
-    port = max(n, key=lambda name: n[name], default="")
-    return f", most of port {port} ({n[port]} times)" if port and (
-        n[port] > 1) else ""
+    port = most(n)
+    return (f", most of port {port} ({n[port]} times)"
+            if n.get(port, 0) > 1 else "")
 
 
 def learner(stock: Stock) -> str:
     """Returns the bridge that learns most MAC addresses."""
     n = {bridge: stock.grown(bridge, "learned")
          for bridge, _ in stock.of("fdb/stats-show")} if stock.seconds else {}
-    bridge = max(n, key=lambda name: n[name], default="")
-    return f", most by {bridge} ({n[bridge]:,})" if bridge and (
-        n[bridge] > FEW) else ""
+    bridge = most(n)
+    return (f", most by {bridge} ({n[bridge]:,})"
+            if n.get(bridge, 0) > FEW else "")
 
 
 def reasons(case: Case, rates: Dict[str, float]) -> Callable[[str], float]:
@@ -185,9 +185,9 @@ def receiver(stock: Stock) -> str:
     and its statistics were read again."""
     n = {rows[-1]["name"]: max(gain(rows, "statistics", "rx_packets"), 0)
          for rows in stock.rows("Interface").values() if rows[1:]}
-    port = max(n, key=lambda name: n[name], default="")
-    return (f", most of port {port}" if port and n[port] > sum(n.values()) / 2
-            else "")
+    port = most(n)
+    return (f", most of port {port}"
+            if n.get(port, 0) > sum(n.values()) / 2 else "")
 
 
 class Work(NamedTuple):
@@ -229,6 +229,5 @@ def doing(case: Case) -> str:
     loop, _ = case.main_loop()
     stages = {name: d.sum for name, d in loop.parts()}
     if stages and not what:             # The patched one knows.
-        stage = max(stages, key=lambda s: stages[s])
-        return f": mostly {DOING.get(stage, stage)}"
+        return f": mostly {DOING.get(most(stages), most(stages))}"
     return what or ", for an unknown reason"

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from typing import (Any, Dict, Iterable, List, NamedTuple, Optional, Sequence,
-                    Tuple)
+from typing import (Any, Dict, Iterable, List, Mapping, NamedTuple, Optional,
+                    Sequence, Tuple)
 
 from ovs.cost.distribution import Distribution, Negative, Unmergeable
 
@@ -15,6 +15,11 @@ REPORTS = ("upcall", "tx", "bridge", "netlink", "revalidator")
 # What an account is, in each report.
 OBJECTS = {"upcall": "datapath", "tx": "port", "bridge": "account",
            "netlink": "account", "revalidator": "datapath"}
+
+
+def most(numbers: Mapping[Any, float]) -> Any:
+    """Returns the key of the highest number, or ""."""
+    return max(numbers, key=lambda key: numbers[key], default="")
 
 
 class BadReply(ValueError):

@@ -14,6 +14,7 @@ from typing import Callable
 from ovs.cost.blame import DOING, clients, moved, who
 from ovs.cost.case import Case, Numbers, Rule, above, limit_of
 from ovs.cost.distribution import Distribution
+from ovs.cost.model import most
 
 # Shares that are too much.
 LOST = 0.001                    # Of upcalls or packets.
@@ -103,7 +104,7 @@ def stalled(case: Case) -> Numbers:
     long = max(LONG * run.percentile(50), LONG_NS)
     n, time = above(run, long)
     stages = {name: above(d, long / 2)[1] for name, d in loop.parts()}
-    stage = max(stages, key=lambda s: stages[s], default="")
+    stage = most(stages)
     classes = {name: body.time_ns for account in case.accounts("bridge", {
         "appctl": "command", "stats": "update"}.get(stage, "none"))
         for name, body in account.classes.items() if stage == "stats"
@@ -129,8 +130,7 @@ def stalled(case: Case) -> Numbers:
         what = f"OpenFlow ({worst['name']})"
         stage = stage if ":" in worst["name"].partition("<->")[2] else "unix"
     if classes:
-        what += (" of type " if stage == "stats" else " ") + max(
-            classes, key=lambda c: classes[c])
+        what += (" of type " if stage == "stats" else " ") + most(classes)
     if stage == "appctl":
         what += who(clients(case.stock, r".*\.ctl"))
     if stage == "rcu" and case.stock.awaited():
@@ -138,7 +138,7 @@ def stalled(case: Case) -> Numbers:
     if stage in ("routes", "netdev") and moved(case):
         what += f" ({moved(case)})"
     if sum(calls.values()) > time / 2:
-        what += f", mostly Netlink ({max(calls, key=lambda c: calls[c])})"
+        what += f", mostly Netlink ({most(calls)})"
     yield {"share": min(time / window_ns, 1.0), "n": n, "what": what,
            "ms": time / n / 1e6,
            "advice": STALL + STALL_BY[stage] if stage in STALL_BY else ""}

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List
 from ovs.cost.blame import (FEW, WHERE, WHY, after, because, changes, doing,
                             moved, reasons, resets, speakers)
 from ovs.cost.case import Case, Numbers, Rule
+from ovs.cost.model import most
 from ovs.cost.stock import REASONS, gain, growth, number
 
 HALF = 0.5                      # Of a CPU, by one thread.
@@ -35,7 +36,7 @@ def evicted(case: Case) -> Numbers:
              int(60 * stock.rate("mac_learning_evicted"))
              if fdb.get("entries", 0) >= FULL * fdb.get("max", 0) else 0)
         ports = stock.more.get(f"fdb/show {bridge}", {})
-        port = max(ports, key=lambda p: ports[p], default="")
+        port = most(ports)
         if n >= FEW and fdb.get("max"):
             size = stock.bridge(bridge).get("other_config", {}).get(
                 "mac-table-size")
@@ -174,8 +175,8 @@ def moves(case: Case) -> Numbers:
 def grows(case: Case) -> Numbers:
     rate, where = growth(case.stock), ""
     for bridge, tables in case.stock.of("dump-tables"):
-        table = max(tables, key=lambda t: tables[t], default="")
-        if table and tables[table] > FEW:
+        table = most(tables)
+        if tables.get(table, 0) > FEW:
             where = f", most in table {table} of {bridge} ({tables[table]:,})"
     if rate > FEW:
         yield {"share": 1.0, "rate": rate, "where": where, "n":
@@ -299,9 +300,9 @@ def slow(case: Case) -> Numbers:
     flows = [flow for flow in stock.more.get("slow", ()) if flow[0] >= 1]
     rate = sum(flow[0] for flow in flows)
     if rate > 100:
-        most, port, reason, _ = flows[0]
+        highest, port, reason, _ = flows[0]
         rule = stock.more.get("slow rule")
-        yield {"share": most / rate, "rate": rate, "who": (
+        yield {"share": highest / rate, "rate": rate, "who": (
             f", {'most ' if flows[1:] else ''}of port {port} (flows: "
             f"{len(flows)}; reason: {reason}"
             + (f"; rule: {rule})" if rule else ")"))}

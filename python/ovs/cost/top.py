@@ -126,7 +126,7 @@ def mostly(body: Body, tops: Sequence[List[Dict[str, Any]]] = ()) -> str:
               for row in rows if len(rows) > 2 and row["least"] > rules.MOST},
              rules.MOST),
             ({name: s.sum / time_ns for name, s in body.parts()}, 0.0)):
-        name = max(shares, key=lambda n: shares[n], default="")
+        name = model.most(shares)
         if shares.get(name, 0) > least:
             return f"{_cut(text.printable(name), 12)} {shares[name]:.0%}"
     return ""
