@@ -71,9 +71,10 @@ def changes(case: Case) -> str:
 def where_resubmits(stock: Stock) -> str:
     """Returns the rule that a packet's resubmits begin with, if it is known,
     and the packet: its protocol, its port and where it goes to."""
-    bridge, flow, rule = stock.resubmitting()
+    bridge, flow = stock.resubmitting()
     if not bridge:
         return ""
+    rule = stock.more.get("rule")
     fields = dict(re.findall(r"(\w+)=([^,]*)", flow))
     port = fields.get("in_port", "")
     return (f"; on {bridge}, {flow.partition(',')[0]} from port "

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import socket
 import subprocess
 import time
@@ -216,15 +215,26 @@ class Stock:
         return next((rows[-1] for rows in self.rows("Bridge").values()
                      if rows[-1].get("name") == name), {})
 
-    def resubmitting(self) -> Tuple[str, str, str]:
+    def without_rules(self, bridge: str) -> bool:
+        """Returns true if a bridge has no rules but those that are added, and
+        no controller that adds them."""
+        row = self.bridge(bridge)
+        return (row.get("fail_mode") == "secure"
+                and not row.get("controller"))
+
+    def flows(self) -> int:
+        """Returns how many flows all datapaths have."""
+        return sum(dp["current"]
+                   for dp in self.last.get("upcall/show", {}).values())
+
+    def resubmitting(self) -> Tuple[str, str]:
         """Returns the bridge and the flow of the latest packet in the log that
-        had too many resubmits, and the rule that they begin with, or ""."""
+        had too many resubmits, or ""."""
         found = re.findall(
             r"^[^|\n]*\|[^|\n]*\|ofproto_dpif_xlate[^|\n]*\|[^|\n]*\|"
             r".*(?:resubmit|depth).* on bridge (.*) while processing (.*)",
             self.log, re.MULTILINE)
-        bridge, flow = found[-1] if found else ("", "")
-        return bridge, flow, self.more.get("rule", "")
+        return found[-1] if found else ("", "")
 
     def referred(self, rows: List[Dict[str, Any]], column: str, table: str
                  ) -> List[List[Dict[str, Any]]]:
@@ -361,7 +371,8 @@ class Watch:
         stock.since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
         self._start = time.monotonic()
         if not stock.tables:
-            self._bridges = self._list_bridges()
+            listed = self._text("ofproto/list").split("\n")[:-1]
+            self._bridges = listed[:MAX_BRIDGES]
         self._ask(stock.first, FIRST)
         program = re.match(r"(\S+) \(", stock.first.get("version", ""))
         if program and program[1] != "ovs-vswitchd":
@@ -377,14 +388,6 @@ class Watch:
         with contextlib.suppress(OSError):
             stock.kernel = rtnetlink.Changes(pid)
         stock.samples.append(stock.first.get("memory/show", {}))
-
-    def _list_bridges(self) -> List[str]:
-        """Returns the bridges as the switch has them, without a database."""
-        with contextlib.suppress(TargetError, CommandError):
-            for reply in map(plain, self.target.ask([["ofproto/list"]])):
-                if isinstance(reply, str):
-                    return reply.split("\n")[:-1][:MAX_BRIDGES]
-        return []
 
     def _pid(self) -> int:
         """Returns the process at the other end, or that the name of the
@@ -465,103 +468,71 @@ class Watch:
             self.failed += f": {why}" if why else ""
         return stock
 
+    def _reply(self, *request: str) -> Any:
+        """Returns what a command replies, or "" if it fails."""
+        with contextlib.suppress(TargetError, CommandError):
+            [reply] = map(plain, self.target.ask([request]))
+            if reply and not isinstance(reply, CommandError):
+                return reply
+        return ""
+
+    def _text(self, *request: str) -> str:
+        return str(self._reply(*request))
+
+    def _trace(self, flow: str) -> str:
+        # There may be two datapaths: no trace.
+        names = "".join(self.stock.last.get("upcall/show", ()))
+        return self._text("ofproto/trace", names.partition("@")[2], flow)
+
+    def _fdb(self, bridge: str) -> List[Tuple[str, str, str]]:
+        return stocktext.fdb(self._reply("fdb/show", bridge), self.stock.notes)
+
+    def _ofctl(self, bridge: str, *words: str) -> str:
+        """Returns what ovs-ofctl prints, or "" if there is none."""
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            return subprocess.run(
+                ["ovs-ofctl", "--timeout=2", *words,
+                 f"unix:{self._directory}/{bridge}.mgmt"], text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                errors="replace", check=True, timeout=3).stdout
+        return ""
+
     def _ask_more(self) -> None:
         """Asks for data that names the culprit, where something is wrong."""
-        stock = self.stock
-        texts: Dict[str, str] = {}
-
-        def ask(*request: str) -> Any:
-            with contextlib.suppress(TargetError):
-                for reply in map(plain, self.target.ask([request])):
-                    if not isinstance(reply, CommandError) and reply:
-                        return reply
-            return ""
-
-        stock.more["listeners"] = {
-            target: processes.listener(target) for rows
-            in stock.rows("Controller").values() for row in rows[-1:]
-            for target in (str(row.get("target")),)}
+        self._ask_listeners()
         for bridge in self._bridges:
-            if stock.grown(bridge, "evicted"):
-                stock.more[f"fdb/show {bridge}"] = Counter(
-                    port for port, _, _ in stocktext.fdb(
-                        ask("fdb/show", bridge), stock.notes))
-            if stock.grown(bridge, "moved") > 10:
-                stock.more[f"moving {bridge}"] = self._moving(
-                    lambda bridge=bridge: stocktext.fdb(
-                        ask("fdb/show", bridge), stock.notes))
-            if stock.rate("rev_mcast_snooping") >= 1:
-                stock.more[f"mdb/show {bridge}"] = stocktext.groups(
-                    str(ask("mdb/show", bridge)))
-            if stock.rate("datapath_drop_meter") > 1:
-                texts[bridge] = self._ofctl("-OOpenFlow13", "meter-stats",
-                                            bridge)
-            row = stock.bridge(bridge)
-            if growth(stock) > 0 or (row.get("fail_mode") == "secure"
-                                     and not row.get("controller")):
-                stock.more[f"dump-tables {bridge}"] = stocktext.tables(
-                    self._ofctl("dump-tables", bridge))
-        if stock.rate("conntrack_zone_full") >= 1:
-            stock.more["zones"] = stocktext.zones(
-                str(ask("dpctl/ct-get-limits")))
-        stock.more["meters"] = {
-            f"{bridge} meter {meter}": dropped
-            for bridge, text in texts.items()
-            for meter, dropped in stocktext.meters(text).items()}
-        flows = sum(dp["current"] for dp
-                    in stock.last.get("upcall/show", {}).values())
-        # There may be two datapaths: no trace.
-        datapath = "".join(stock.last.get("upcall/show", ())).partition("@")[2]
-        misses = stock.rate(MISSES)
-        ends = {row.get("options", {}).get("remote_ip", "")
-                for tables in stock.tables[-1:]
-                for row in tables.get("Interface", ())
-                if misses > 1 or stock.rate("drop_action_of_pipeline") > 1}
-        known = stock.last.get("tnl/neigh/show", [])
-        hops = {end: stocktext.next_hop(ask("ovs/route/lookup", end)) or end
-                for end in sorted(ends)[:100] if end[:1].isdigit()}
-        silent = [(end, hop) for end, hop in hops.items() if hop not in known]
-        if silent and misses < 1 and flows <= MAX_FLOWS:
-            # Before 4.0, they are among the packets that rules drop.
-            dropping = sorted(stocktext.dropping_flows(
-                ask("dpctl/dump-flows")), reverse=True)
-            for packets, flow in dropping[:3]:
-                if stocktext.silent_hop(ask("ofproto/trace", datapath, flow)):
-                    stock.more[MISSES] = stock.more.get(MISSES, 0.0) + (
-                        stock.rate("drop_action_of_pipeline") * packets
-                        / max(sum(n for n, _ in dropping), 1))
-        stock.more["silent"] = silent
-        bridge, flow, _ = stock.resubmitting()
-        if bridge and stock.rate("drop_action_too_many_resubmit") + stock.rate(
-                "drop_action_recursion_too_deep") >= 1:
-            stock.more["rule"] = stocktext.resubmitting_rule(
-                str(ask("ofproto/trace", bridge, flow)))
-        if slow_paths(stock) > 100 and flows <= MAX_FLOWS:
-            # What else makes translations is a guess: this is not.
-            dumps = []
-            for _ in range(2):
-                time.sleep(0.5)
-                dumps.append((time.monotonic(), {
-                    (port, reason, flow): packets
-                    for packets, port, reason, flow in stocktext.slow_flows(
-                        ask("dpctl/dump-flows", "--names"))}))
-            (start, old), (end, new) = dumps
-            stock.more["slow"] = sorted((
-                ((n - old.get(key, 0)) / (end - start), *key)
-                for key, n in new.items()), reverse=True)
-            for _, _, _, flow in stock.more["slow"][:1]:
-                stock.more["slow rule"] = stocktext.last_rule(str(
-                    ask("ofproto/trace", datapath, flow)))
+            self._ask_addresses(bridge)
+            self._ask_groups(bridge)
+            self._ask_meters(bridge)
+            self._ask_tables(bridge)
+        self._ask_zones()
+        self._ask_neighbours()
+        self._ask_resubmits()
+        self._ask_slow()
 
-    @staticmethod
-    def _moving(read: Callable[[], List[Tuple[str, str, str]]]
-                ) -> Tuple[str, List[str]]:
+    def _ask_listeners(self) -> None:
+        """Which process of this host is a controller?"""
+        targets = {str(rows[-1].get("target"))
+                   for rows in self.stock.rows("Controller").values()}
+        self.stock.more["listeners"] = {
+            target: processes.listener(target) for target in targets}
+
+    def _ask_addresses(self, bridge: str) -> None:
+        """Which port has most MAC addresses, and between which do they
+        move?"""
+        if self.stock.grown(bridge, "evicted"):
+            self.stock.more[f"fdb/show {bridge}"] = Counter(
+                port for port, _, _ in self._fdb(bridge))
+        if self.stock.grown(bridge, "moved") > 10:
+            self.stock.more[f"moving {bridge}"] = self._moving(bridge)
+
+    def _moving(self, bridge: str) -> Tuple[str, List[str]]:
         """Returns a MAC address and the ports on which it was in several
         readings, or else "" and the two ports that have most addresses: those
         of a loop have nearly all."""
         seen: Dict[Tuple[str, str], Set[str]] = {}
         for _ in range(10):
-            entries = read()
+            entries = self._fdb(bridge)
             for port, vlan, mac in entries:
                 seen.setdefault((vlan, mac), set()).add(port)
             time.sleep(0.1)
@@ -571,19 +542,84 @@ class Watch:
             port for port, _ in Counter(
                 port for port, _, _ in entries).most_common(2)])
 
-    def _ofctl(self, *args: str) -> str:
-        """Returns what ovs-ofctl prints, or "" if there is none."""
-        program = shutil.which("ovs-ofctl")
-        if not program:
-            return ""
-        *options, bridge = args
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            return subprocess.run(
-                [program, "--timeout=2", *options,
-                 f"unix:{self._directory}/{bridge}.mgmt"], text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                errors="replace", check=True, timeout=3).stdout
-        return ""
+    def _ask_groups(self, bridge: str) -> None:
+        """How many multicast groups does a bridge know?"""
+        if self.stock.rate("rev_mcast_snooping") >= 1:
+            self.stock.more[f"mdb/show {bridge}"] = stocktext.groups(
+                self._text("mdb/show", bridge))
+
+    def _ask_meters(self, bridge: str) -> None:
+        """Which meter drops packets?"""
+        if self.stock.rate("datapath_drop_meter") > 1:
+            text = self._ofctl(bridge, "-OOpenFlow13", "meter-stats")
+            self.stock.more.setdefault("meters", {}).update({
+                f"{bridge} meter {meter}": dropped for meter, dropped
+                in stocktext.meters(text).items()})
+
+    def _ask_tables(self, bridge: str) -> None:
+        """How many rules does each table have?"""
+        if growth(self.stock) > 0 or self.stock.without_rules(bridge):
+            self.stock.more[f"dump-tables {bridge}"] = stocktext.tables(
+                self._ofctl(bridge, "dump-tables"))
+
+    def _ask_zones(self) -> None:
+        """Which zone of connection tracking is full?"""
+        if self.stock.rate("conntrack_zone_full") >= 1:
+            self.stock.more["zones"] = stocktext.zones(
+                self._text("dpctl/ct-get-limits"))
+
+    def _ask_neighbours(self) -> None:
+        """Which next hop of a tunnel has no MAC address?"""
+        stock = self.stock
+        misses, drops = map(stock.rate, (MISSES, "drop_action_of_pipeline"))
+        if misses <= 1 and drops <= 1:
+            return
+        ends = {row.get("options", {}).get("remote_ip", "")
+                for tables in stock.tables[-1:]
+                for row in tables.get("Interface", ())}
+        hops = {end: stocktext.next_hop(self._text("ovs/route/lookup", end))
+                or end for end in sorted(ends)[:100] if end[:1].isdigit()}
+        known = stock.last.get("tnl/neigh/show", [])
+        silent = [(end, hop) for end, hop in hops.items() if hop not in known]
+        stock.more["silent"] = silent
+        if silent and misses < 1 and stock.flows() <= MAX_FLOWS:
+            # Before 4.0, they are among the packets that rules drop.
+            dropping = sorted(stocktext.dropping_flows(
+                self._text("dpctl/dump-flows")), reverse=True)
+            lost = sum(packets for packets, flow in dropping[:3]
+                       if "neighbor cache miss for " in self._trace(flow))
+            if lost:
+                stock.more[MISSES] = drops * lost / sum(
+                    packets for packets, _ in dropping)
+
+    def _ask_resubmits(self) -> None:
+        """Which rule has too many resubmits?"""
+        bridge, flow = self.stock.resubmitting()
+        rates = map(self.stock.rate, ("drop_action_too_many_resubmit",
+                                      "drop_action_recursion_too_deep"))
+        if bridge and sum(rates) >= 1:
+            self.stock.more["rule"] = stocktext.resubmitting_rule(
+                self._text("ofproto/trace", bridge, flow))
+
+    def _ask_slow(self) -> None:
+        """Which flows take the slow path?  What else makes translations is a
+        guess: this is not."""
+        if slow_paths(self.stock) <= 100 or self.stock.flows() > MAX_FLOWS:
+            return
+        dumps = []
+        for _ in range(2):
+            time.sleep(0.5)
+            dumps.append((time.monotonic(), {
+                (port, reason, flow): packets
+                for packets, port, reason, flow in stocktext.slow_flows(
+                    self._text("dpctl/dump-flows", "--names"))}))
+        (start, old), (end, new) = dumps
+        self.stock.more["slow"] = sorted((
+            ((n - old.get(key, 0)) / (end - start), *key)
+            for key, n in new.items()), reverse=True)
+        for _, _, _, flow in self.stock.more["slow"][:1]:
+            self.stock.more["slow rule"] = stocktext.last_rule(
+                self._trace(flow))
 
 
 def usage(readings: List[Dict[str, Any]]

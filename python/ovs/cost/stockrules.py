@@ -226,9 +226,7 @@ def stalls(case: Case) -> Numbers:
 def upcall_threads(case: Case) -> Numbers:
     for name, share in case.stock.shares(r"(handler|revalidator)\d+").items():
         if share > HALF:
-            flows = sum(dp["current"] for dp
-                        in case.stock.last.get("upcall/show", {}).values())
-            yield {"share": share, "name": name, "flows": flows,
+            yield {"share": share, "name": name, "flows": case.stock.flows(),
                    "rate": case.stock.rate("xlate_actions")}
 
 
@@ -386,12 +384,10 @@ def port_drops(case: Case) -> Numbers:
 def no_rules(case: Case) -> Numbers:
     stock = case.stock
     for bridge, tables in stock.of("dump-tables"):
-        row = stock.bridge(bridge)
         packets = sum(gain(rows, "statistics", "rx_packets")
                       for rows in stock.interfaces(bridge) if rows[1:])
         if tables and not any(tables.values()) and packets >= FEW and (
-                row.get("fail_mode") == "secure"
-                and not row.get("controller")):
+                stock.without_rules(bridge)):
             yield {"share": 1.0, "name": bridge, "n": packets}
 
 

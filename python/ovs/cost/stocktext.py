@@ -243,12 +243,6 @@ def last_rule(trace: str) -> str:
             if rules and bridges else "")
 
 
-def silent_hop(trace: str) -> str:
-    """Returns the next hop without a MAC address of ofproto/trace, or ""."""
-    match = re.search(r"neighbor cache miss for (\S+)", trace)
-    return match[1] if match else ""
-
-
 def resubmitting_rule(trace: str) -> str:
     """Returns the rule that most resubmits of ofproto/trace begin with, or "":
     the last one before those of tables that come again."""
