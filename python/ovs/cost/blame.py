@@ -45,10 +45,10 @@ def speakers(case: Case) -> str:
     mgmt = sorted(((-seen[0], f"{label} to {name[:-5]}") for name, labels in (
         stock.clients.seen if stock.clients else {}).items()
         if name.endswith(".mgmt") for label, seen in labels.items()))
-    remote = [stock.more.get("listeners", {}).get(target) or str(target)
-              for rows in stock.rows("Controller").values()
-              for row in rows[-1:] if row.get("is_connected") is True
-              for target in (row.get("target"),)]
+    listeners = stock.more.get("listeners", {})
+    remote = [listeners.get(row.get("target")) or str(row.get("target"))
+              for row in stock.latest("Controller")
+              if row.get("is_connected") is True]
     messages = case.tops.get("bridge message", [])
     message = max(messages, key=lambda m: m["ns"])["name"] if messages else ""
     return who([label for _, label in mgmt] + remote) + (

@@ -204,16 +204,22 @@ class Stock:
                                  []).append(row)
         return found
 
-    def config(self, key: str) -> str:
-        """Returns what other_config of the table Open_vSwitch has, or ""."""
-        for row in (self.tables or [{}])[-1].get("Open_vSwitch", ()):
+    def latest(self, table: str) -> List[Dict[str, Any]]:
+        """Returns the rows of a table at the end."""
+        return self.tables[-1].get(table, []) if self.tables else []
+
+    def config(self, key: str, bridge: str = "") -> str:
+        """Returns what other_config of the table Open_vSwitch, or of a bridge,
+        has, or ""."""
+        for row in ([self.bridge(bridge)] if bridge
+                    else self.latest("Open_vSwitch")):
             return str(row.get("other_config", {}).get(key, ""))
         return ""
 
     def bridge(self, name: str) -> Dict[str, Any]:
         """Returns the row of a bridge, or {}."""
-        return next((rows[-1] for rows in self.rows("Bridge").values()
-                     if rows[-1].get("name") == name), {})
+        return next((row for row in self.latest("Bridge")
+                     if row.get("name") == name), {})
 
     def without_rules(self, bridge: str) -> bool:
         """Returns true if a bridge has no rules but those that are added, and
@@ -364,8 +370,8 @@ class Watch:
             if not once:
                 self._database.watch()
         self._read_database()
-        self._bridges = [row["name"] for tables in stock.tables
-                         for row in tables.get("Bridge", ())][:MAX_BRIDGES]
+        self._bridges = [row["name"] for row
+                         in stock.latest("Bridge")][:MAX_BRIDGES]
         if once:
             return
         stock.since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
@@ -512,10 +518,9 @@ class Watch:
 
     def _ask_listeners(self) -> None:
         """Which process of this host is a controller?"""
-        targets = {str(rows[-1].get("target"))
-                   for rows in self.stock.rows("Controller").values()}
         self.stock.more["listeners"] = {
-            target: processes.listener(target) for target in targets}
+            row["target"]: processes.listener(row["target"])
+            for row in self.stock.latest("Controller")}
 
     def _ask_addresses(self, bridge: str) -> None:
         """Which port has most MAC addresses, and between which do they
@@ -575,8 +580,7 @@ class Watch:
         if misses <= 1 and drops <= 1:
             return
         ends = {row.get("options", {}).get("remote_ip", "")
-                for tables in stock.tables[-1:]
-                for row in tables.get("Interface", ())}
+                for row in stock.latest("Interface")}
         hops = {end: stocktext.next_hop(self._text("ovs/route/lookup", end))
                 or end for end in sorted(ends)[:100] if end[:1].isdigit()}
         known = stock.last.get("tnl/neigh/show", [])

@@ -38,11 +38,9 @@ def evicted(case: Case) -> Numbers:
         ports = stock.more.get(f"fdb/show {bridge}", {})
         port = most(ports)
         if n >= FEW and fdb.get("max"):
-            size = stock.bridge(bridge).get("other_config", {}).get(
-                "mac-table-size")
             yield {"name": bridge, "n": n, "max": fdb["max"], "share": 1.0,
-                   "set": ", set by other_config:mac-table-size" if size
-                          else "",
+                   "set": ", set by other_config:mac-table-size"
+                          if stock.config("mac-table-size", bridge) else "",
                    "s": stock.seconds or 60.0, "who": (
                        f"; port {stock.port(port, bridge)} has "
                        f"{ports[port]:,} entries" if ports else "")}
@@ -98,7 +96,7 @@ def reconnects(case: Case) -> Numbers:
 
 def alone(case: Case) -> Numbers:
     stock = case.stock
-    for port in (rows[-1] for rows in stock.rows("Port").values()):
+    for port in stock.latest("Port"):
         if port.get("lacp") not in ("active", "passive") or port.get(
                 "other_config", {}).get("lacp-fallback-ab") == "true":
             continue
@@ -113,10 +111,9 @@ def no_cpu(case: Case) -> Numbers:
     stock, mask = case.stock, case.stock.config("pmd-cpu-mask")
     threads = [thread["name"] for reading in stock.threads
                for thread in reading.get("threads", ())]
-    polled = [row["name"] for rows in stock.rows("Interface").values()
-              for row in rows[-1:] if number(row.get("ofport")) > 0
-              and str(row.get("type")).startswith(("dpdk", "afxdp", "dummy-p"))
-              ] if mask and threads else []
+    polled = [row["name"] for row in stock.latest("Interface")
+              if mask and threads and number(row.get("ofport")) > 0 and str(
+                  row.get("type")).startswith(("dpdk", "afxdp", "dummy-p"))]
     if polled and not any(name.startswith("pmd-") for name in threads):
         yield {"mask": mask, "name": polled[0], "share": 1.0}
 
@@ -137,8 +134,8 @@ def idle(case: Case) -> Numbers:
 
 def multicast(case: Case) -> Numbers:
     for bridge, n in case.stock.of("mdb/show"):
-        size = number(case.stock.bridge(bridge).get("other_config", {}).get(
-            "mcast-snooping-table-size")) or 2048
+        size = number(case.stock.config("mcast-snooping-table-size",
+                                        bridge)) or 2048
         if n >= size:
             yield {"name": bridge, "share": 1.0, "n": size,
                    "rate": case.stock.rate("rev_mcast_snooping")}
@@ -317,7 +314,7 @@ def slow(case: Case) -> Numbers:
 
 def disconnected(case: Case) -> Numbers:
     stock = case.stock
-    for bridge in (rows[-1] for rows in stock.rows("Bridge").values()):
+    for bridge in stock.latest("Bridge"):
         # One that only listens for controllers, such as ptcp, needs none.
         of = [rows for rows
               in stock.referred([bridge], "controller", "Controller")
