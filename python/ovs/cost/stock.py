@@ -165,17 +165,17 @@ class Stock:
         """Returns how much of a CPU the busiest revalidator needs."""
         return max(self.shares(r"revalidator\d+").values(), default=0.0)
 
-    def logged(self, pattern: str) -> List[Any]:
-        """Returns the time and the groups of 'pattern', which begins with a
-        module, of each line of the log in the window."""
-        return [found for found in re.findall(
+    def logged(self, pattern: str) -> List[str]:
+        """Returns the group of 'pattern', which begins with a module, of each
+        line of the log in the window."""
+        return [found for when, found in re.findall(
             rf"^(\S+?)\|\d+\|{pattern}", self.log, re.MULTILINE)
-            if self.since and found[0] >= self.since]
+            if self.since and when >= self.since]
 
     def longest_poll(self) -> int:
         """Returns the longest iteration of the main loop that the log has in
         the window, in ms, or 0."""
-        return max((int(ms) for _, ms in self.logged(
+        return max(map(int, self.logged(
             r"timeval\|WARN\|Unreasonably long (\d+)ms poll")), default=0)
 
     def awaited(self) -> str:
@@ -183,7 +183,7 @@ class Stock:
         the log has it, or ""."""
         found = self.logged(r"ovs_rcu\|WARN\|blocked \d+ ms waiting for "
                             r"(\S+) to quiesce")
-        return found[-1][1] if found else ""
+        return found[-1] if found else ""
 
     def main(self) -> float:
         """Returns how much of a CPU the main thread needs."""

@@ -142,9 +142,9 @@ def multicast(case: Case) -> Numbers:
 
 
 def too_large(case: Case) -> Numbers:
-    ports = [port for _, port in case.stock.logged(
+    ports = case.stock.logged(
         r"netdev_linux(?:\(\S+\))?\|WARN\|error sending Ethernet packet on "
-        r"(.*): Message too long")]
+        r"(.*): Message too long")
     if ports:
         yield {"share": 0.5, "name": max(ports, key=ports.count)}
 
@@ -154,9 +154,9 @@ def moves(case: Case) -> Numbers:
     for bridge, fdb in stock.of("fdb/stats-show"):
         n = stock.grown(bridge, "moved")
         if stock.seconds and n >= max(FEW, 2 * stock.seconds):
-            loops = {bridge for _, bridge in stock.logged(
+            loops = set(stock.logged(
                 r"ofproto_dpif_xlate[^|\n]*\|\w+\|.*translation depth.* on "
-                r"bridge (.*) while processing ")}
+                r"bridge (.*) while processing "))
             why = ("patch ports form a loop through "
                    + ", ".join(sorted(loops)) if loops else
                    "a loop, or two hosts with the same address")
