@@ -43,10 +43,9 @@ class Case(NamedTuple):
         their flows, or need more than half of a thread's time."""
         for account in self.accounts("upcall"):
             body = account.total
-            bad = sum(n for group, reason, n in (
-                (group, reason, n) for group, reasons in body.counters.items()
-                for reason, n in reasons.items())
-                if group == "lost" or reason == "flow-limit")
+            bad = sum(n for group, reasons in body.counters.items()
+                      for reason, n in reasons.items()
+                      if group == "lost" or reason == "flow-limit")
             # Also in the main thread, which has more to do.
             share = body.stages["total"].sum / max(
                 1e9 * self.windows["upcall"].seconds, 1)

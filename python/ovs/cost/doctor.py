@@ -108,7 +108,8 @@ def findings(recording: Recording) -> List[Dict[str, Any]]:
         effect["because"] = next((
             cause["rule"] for cause in found
             if cause["source"] == effect["source"] and not cause["because"]
-            and effect["rule"] in causes(cause)), "")
+            and effect["rule"] in ALL_RULES[cause["rule"]].causes.split(", ")
+            ), "")
     # Who makes a thread work comes before who takes its CPU.
     found.sort(key=lambda f: (SEVERITIES.index(f["severity"]),
                               f["rule"] == "starved" and not
@@ -118,11 +119,6 @@ def findings(recording: Recording) -> List[Dict[str, Any]]:
             for each in (root, *(
                 f for f in found if f["source"] == root["source"]
                 and f["because"] == root["rule"]))]
-
-
-def causes(finding: Dict[str, Any]) -> List[str]:
-    """Returns the names of the rules that follow from that of a finding."""
-    return ALL_RULES[finding["rule"]].causes.split(", ")
 
 
 def watch(targets: Sequence[Target], seconds: float, last: str,

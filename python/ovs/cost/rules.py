@@ -44,7 +44,8 @@ STALL_BY = {
 
 HANDLER = ("In `cost/threads`, a handler with `CPU %` near 100 is overloaded; "
            "one with a high `delay %` is starved of a CPU. If both are low, "
-           "it waited for something else. ")
+           "it waited for something else. `translate` is slow with long "
+           "OpenFlow pipelines.")
 
 
 def lost(report: str, group: str, only: str = "", but: str = ""
@@ -217,10 +218,9 @@ RULES = (
     Rule("upcall-overrun", "critical", "upcalls are lost (`overrun`)",
          "cost/threads -last 1m, upcall/cost-show -thread, "
          "upcall/cost-show -slowest 5, dpctl/dump-flows",
-         "A handler's socket overflowed. " + HANDLER + "`translate` is slow "
-         "with long OpenFlow pipelines. To find the sender, sort the "
-         "datapath's flows by port. More handlers help only with per-vport "
-         "dispatch.",
+         "A handler's socket overflowed. " + HANDLER + " To find the sender, "
+         "sort the datapath's flows by port. More handlers help only with "
+         "per-vport dispatch.",
          "{name} has lost {n:,} upcalls ({share:.1%}) and their packets: a "
          "handler's queue was full", lost("upcall", "lost", "overrun"),
          link=("upcall-cost-kernel", "Results")),
@@ -276,8 +276,7 @@ RULES = (
     Rule("queue-slow", "warning", "upcalls wait for a handler",
          "cost/threads -last 1m, upcall/cost-show -thread",
          "`queue` is the wait in the kernel (with "
-         "`other_config:cost-kernel-queue`). " + HANDLER +
-         "`translate` is slow with long OpenFlow pipelines.",
+         "`other_config:cost-kernel-queue`). " + HANDLER,
          link=("upcall-cost-queue", "What it adds to a report")),
     Rule("starved", "warning", "everything is slow at times",
          "cost/threads -last 10s",
