@@ -38,10 +38,9 @@ PARSERS: Dict[str, Callable[[str, List[str]], Any]] = {
 }
 FIRST = ("version", "coverage/show", "memory/show", "fdb/stats-show BR")
 # Before 3.1, pmd-rxq-show has no option, and shows a minute.
-ONCE = ("upcall/show", "dpif-netdev/pmd-rxq-show",
-        "dpif-netdev/pmd-rxq-show -secs 10", "tnl/neigh/show",
-        "dpctl/ct-get-maxconns", "dpctl/ct-get-nconns",
-        "dpctl/ipf-get-status")
+ONCE = (*(command for command in PARSERS
+          if command not in (*FIRST, "dpctl/show")),
+        "dpif-netdev/pmd-rxq-show -secs 10")
 REASONS = ("reconfigure", "stp", "rstp", "bond", "port_toggled", "flow_table",
            "mac_learning", "mcast_snooping")        # Counters rev_*.
 MISSES = "drop_action_tunnel_neigh_cache_miss"
