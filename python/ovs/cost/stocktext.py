@@ -56,20 +56,17 @@ def upcalls(text: str, unknown: Unknown) -> Dict[str, Dict[str, int]]:
     dp: Dict[str, int] = {}
     for name, m in scan(text, {
             "datapath": r"(\S+@\S.*):",
-            "flows": r"\s+flows\s*: \(current (\d+)\) \(avg (\d+)\) "
+            "flows": r"\s+flows\s*: \(current (\d+)\) \(avg \d+\) "
                      r"\(max (\d+)\) \(limit (\d+)\)",
             "dump": r"\s+dump duration : (-?\d+)ms",
-            "keys": r"\s+\d+: \(keys (\d+)\)",
-            "": r"\s+(offloaded flows|ufid enabled) ?: .*"}, unknown):
+            "": r"\s+(offloaded flows|ufid enabled) ?: .*|"
+                r"\s+\d+: \(keys \d+\)"}, unknown):
         if name == "datapath":
-            dp = found[m[1]] = {"keys": 0}
+            dp = found[m[1]] = {}
         elif name == "flows":
-            dp.update(current=int(m[1]), avg=int(m[2]), max=int(m[3]),
-                      limit=int(m[4]))
+            dp.update(current=int(m[1]), max=int(m[2]), limit=int(m[3]))
         elif name == "dump":
             dp["dump_ms"] = int(m[1])
-        elif name == "keys":
-            dp["keys"] = dp.get("keys", 0) + int(m[1])
     return {name: dp for name, dp in found.items() if "limit" in dp}
 
 
@@ -118,14 +115,11 @@ def datapaths(text: str, unknown: Unknown) -> Dict[str, Dict[str, int]]:
     for name, m in scan(text, {
             "datapath": r"(\S+@\S.*):",
             "lookups": r"  lookups: hit:(\d+) missed:(\d+) lost:(\d+)",
-            "flows": r"  flows: (\d+)",
-            "": r"  (masks|cache|caches|port \d+):.*|    .*"}, unknown):
+            "": r"  (flows|masks|cache|caches|port \d+):.*|    .*"}, unknown):
         if name == "datapath":
             dp = found[m[1]] = {}
         elif name == "lookups":
             dp.update(hit=int(m[1]), missed=int(m[2]), lost=int(m[3]))
-        elif name == "flows":
-            dp["flows"] = int(m[1])
     return found
 
 
