@@ -4,6 +4,7 @@
 
 #include "cost-recorder.h"
 
+#include "cost-span.h"
 #include "random.h"
 #include "timeval.h"
 #include "util.h"
@@ -301,6 +302,17 @@ get_cause(const struct cost_kind *kind, const struct cost_entry *entry)
     return cause_cb(event_ns, age_ns);
 }
 
+/* Returns the time of day when the event that is recorded, that of 'span' or
+ * NULL, ended, in us since the Epoch.  A last stage that is apart came after
+ * that. */
+static uint64_t
+ended_us(const struct cost_span *span)
+{
+    uint64_t ns = span && span->lapped ? cost_clock_ns(span->trailing) : 0;
+
+    return time_wall_usec() - (ns != COST_CLOCK_UNKNOWN ? ns / 1000 : 0);
+}
+
 /* Puts 'entry', with 'cause' and the details of 'span', or NULL, into '*list'
  * of the slowest events of 'recorder', unless it is too fast.  Returns the
  * time that an event has to exceed to get there. */
@@ -328,7 +340,7 @@ insert_slow(struct cost_recorder *recorder, struct cost_slow **list,
 
     slow->total_ns = total_ns;
     slow->excluded_ns = entry->excluded_ns;
-    slow->when_us = time_wall_usec();
+    slow->when_us = ended_us(span);
     slow->cause = cause;
     slow->class = entry->class;
     slow->known = entry->known;
@@ -378,11 +390,11 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
     atomic_store_explicit(&data->slowest, slowest, memory_order_release);
 }
 
-/* The longest event of 'block' has just ended. */
+/* The event of 'span', or NULL, is the longest one of 'block'. */
 void COST_COLD
-cost_set_longest__(struct cost_block *block)
+cost_set_longest__(struct cost_block *block, const struct cost_span *span)
 {
-    cost_store(&block->max_us, time_wall_usec());
+    cost_store(&block->max_us, ended_us(span));
 }
 
 /* Records 'entry' in 'recorder', and adds 'counts', which may be NULL, to the
@@ -425,7 +437,7 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
             cost_hist_grow(&block->hists[stage], value);
         }
         if (OVS_UNLIKELY(highest) && stage == total) {
-            cost_set_longest__(block);
+            cost_set_longest__(block, span);
         }
         known = zero_rightmost_1bit(known);
     }

@@ -16,8 +16,8 @@ struct cost_account;
 /* Recording events.
  * =================
  *
- * A recorder has the numbers of one thread for one account, see lib/cost.h,
- * which has the rules for threads, too. */
+ * A recorder has the numbers of one thread, or of several that take turns, for
+ * one account, see lib/cost.h, which has the rules for threads, too. */
 
 /* The blocks of a recorder. */
 struct cost_classes {
@@ -44,7 +44,7 @@ struct cost_data {
     ATOMIC(struct cost_sketch *) keys[COST_MAX_LISTS];
 };
 
-/* What one thread records of one account.  Fits in a cache line. */
+/* What is recorded of one account, see above.  Fits in a cache line. */
 struct cost_recorder {
     OVSRCU_TYPE(struct cost_data *) data;  /* Its own or, until it records, an
                                             * empty one that all share. */
@@ -98,7 +98,7 @@ void cost_count_who(struct cost_recorder *, size_t list,
 void cost_pause(struct cost_recorder *);
 
 void cost_sample__(struct cost_recorder *, uint32_t interval);
-void cost_set_longest__(struct cost_block *);
+void cost_set_longest__(struct cost_block *, const struct cost_span *);
 void cost_count_event__(struct cost_recorder *, uint32_t class, size_t reason,
                         size_t counter, uint64_t n);
 
@@ -106,7 +106,7 @@ void cost_count_event__(struct cost_recorder *, uint32_t class, size_t reason,
  * be split into stages (or timed, if its kind has reasons), one in 'interval'.
  *
  * If 'interval' is 0, because accounting is off, the caller need not call
- * this, but may: it returns true now and then. */
+ * this, but may: it returns true for the first event, for cost_pause(). */
 static inline bool
 cost_sample(struct cost_recorder *recorder, uint32_t interval)
 {

@@ -117,7 +117,7 @@ record_total(const struct cost_span *span, uint32_t class, uint64_t total_ns)
         return false;
     }
     if (OVS_UNLIKELY(highest)) {
-        cost_set_longest__(block);
+        cost_set_longest__(block, span);
     }
     if (OVS_LIKELY(span->entry.counter != COST_NO_COUNTER)) {
         cost_increase(&block->counters[span->entry.counter], 1);

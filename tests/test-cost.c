@@ -467,15 +467,17 @@ check_nesting(struct cost_account *account)
     read_free(r);
 }
 
-/* Events whose points in time are given, one of which begins with a stage that
- * is not part of it, and one of which has no possible time. */
+/* Events whose points in time are given: one begins and one ends with a stage
+ * that is not part of it, and one has no possible time. */
 static void
 check_points(struct cost_account *account)
 {
     struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    const uint64_t hour_ns = UINT64_C(3600000000000);
     uint64_t counts[N_COUNTERS] = { [GOOD] = 3 };
     struct cost_span span;
     struct cost_block *block;
+    uint64_t late_us;
     struct read *r;
 
     set_clock("event", 0);
@@ -490,8 +492,20 @@ check_points(struct cost_account *account)
     cost_span_lap(&span, FIRST, 1800);
     cost_entry_add(&span.entry, NUMBER, 8);
     cost_span_finish(&span, 2000, 2, NULL);
+    /* An hour passes between its end and this. */
+    cost_span_open(&span, recorder, true, 1000);
+    cost_span_lap(&span, SECOND, 1900);
+    cost_span_lap(&span, APART, 1900 + hour_ns);
+    cost_span_finish(&span, 1900 + hour_ns, 1, NULL);
 
     r = read_slowest(kinds);
+    block = r->reading.total.classes[1];
+    ovs_assert(r->reading.n_slowest == 2);
+    ovs_assert(r->reading.slowest[0]->total_ns == 900);
+    late_us = time_wall_usec() - r->reading.slowest[0]->when_us;
+    ovs_assert(late_us >= hour_ns / 1000 && late_us < 2 * hour_ns / 1000);
+    late_us = time_wall_usec() - cost_load(&block->max_us);
+    ovs_assert(late_us >= hour_ns / 1000 && late_us < 2 * hour_ns / 1000);
     block = r->reading.total.classes[2];
     ovs_assert(cost_block_events(block) == 2);
     ovs_assert(cost_load(&block->counters[GOOD]) == 3);
@@ -501,7 +515,6 @@ check_points(struct cost_account *account)
                && cost_hist_sum(&block->hists[NUMBER]) == 15
                && cost_hist_sum(&block->hists[TOTAL]) == 310
                && cost_hist_count(&block->hists[TOTAL]) == 1);
-    ovs_assert(r->reading.n_slowest == 1);
     read_free(r);
 }
 
