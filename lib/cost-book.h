@@ -42,8 +42,9 @@ struct cost_entry {
     uint16_t known;                     /* A bit for each stage that is. */
     uint8_t counter;                    /* To increment or COST_NO_COUNTER. */
     bool watched;                       /* Split only because a slow one came
-                                         * before?  Then the stages are in no
-                                         * histogram, and keys not counted. */
+                                         * before?  Then its sampled stages are
+                                         * in no histogram, and keys not
+                                         * counted. */
     uint64_t stages[COST_MAX_STAGES];   /* ns or number, of those 'known'. */
 };
 
@@ -79,8 +80,8 @@ struct cost_slow {
     uint64_t total_ns;
     uint64_t excluded_ns;               /* As in struct cost_entry. */
     uint64_t when_us;                   /* Time of day when it ended. */
-    uint64_t tick;                      /* The first one after it that is
-                                         * kept. */
+    uint64_t tick;                      /* The sampler's first one that is kept
+                                         * after the account took it. */
     enum cost_cause cause;
     uint32_t class;
     uint16_t known;

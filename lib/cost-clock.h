@@ -34,7 +34,7 @@
  * =============
  *
  * All functions may be called by any thread, after cost_clock_init() has
- * returned once, except that only one thread may call cost_clock_run(). */
+ * returned once, except that only the main loop calls cost_clock_run(). */
 
 /* For a function that recording an event calls now and then: were it inlined,
  * recording would have to save registers for it each time. */

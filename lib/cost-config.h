@@ -44,7 +44,7 @@ struct smap;
 
 #define COST_MAX_STAGES 16              /* Fits in cost_entry's 'known'. */
 #define COST_MAX_COUNTERS 24
-#define COST_MAX_SLOWEST 16             /* Of a thread, kept at most. */
+#define COST_MAX_SLOWEST 16             /* Of a thread, or of an account. */
 #define COST_NAME_MAX 16                /* Including the null byte. */
 #define COST_NO_COUNTER UINT8_MAX
 #define COST_ALL_CLASSES SIZE_MAX
@@ -149,7 +149,9 @@ struct cost_kind {
     size_t n_lists;                     /* At most COST_MAX_LISTS. */
 
     /* The slowest events. */
-    size_t n_slowest;                   /* Kept per thread. */
+    size_t n_slowest;                   /* Kept per thread until its account
+                                         * takes them, and then per account,
+                                         * for each window. */
     size_t n_details;                   /* 64-bit words of details of each,
                                          * zeros until get_details() is called
                                          * with the event's span. */

@@ -21,8 +21,8 @@ struct json;
 
 struct cost_view;
 
-/* Returns the reply to another command in JSON, and appends the text to a
- * string.  Returns NULL in case of an error, whose message is appended. */
+/* Returns the reply to a 'struct cost_command' in JSON, and appends the text
+ * to a string.  Returns NULL after an error, whose message is appended. */
 typedef struct json *cost_report_more_cb(const struct cost_view *,
                                          struct ds *);
 
@@ -56,7 +56,8 @@ struct cost_view {
     size_t class;                       /* Or COST_ALL_CLASSES. */
     int last_s;                         /* Of the last seconds, or of all the
                                          * time if that is 0. */
-    unsigned int kept;                  /* Of cost/flight, or 0. */
+    unsigned int kept;                  /* Number of cost/flight's copy, or 0
+                                         * for the rings. */
 };
 
 /* JSON. */

@@ -14,13 +14,14 @@
  * the columns of all reports.
  *
  * The main thread parses the commands.  The worker (see unixctl-worker.h)
- * first reads the time of each account, to sort accounts, and then one account
- * after the other, which it adds to the reply.  So a report takes some memory
+ * clears accounts, or first reads the time of each account, to sort accounts,
+ * and then one account after the other, which it adds to the reply; with
+ * -slowest, it takes the slowest events before.  So a report takes some memory
  * for each account, but memory for numbers of only one account at a time. */
 
 void cost_report_register(const struct cost_report *);
 
-/* Another command. */
+/* A command that is no PREFIX/cost-show, such as "cost/threads". */
 struct cost_command {
     const char *name;
     const char *usage;                  /* Its options, -last or none. */

@@ -37,8 +37,9 @@
  * progress at the same time, or one whose time is to be part of the outer
  * event as well.  Such an event does not become innermost, unless the caller
  * makes it so, as lib/upcall-cost-kernel.c does with the upcall that is worked
- * on.  Its time is not subtracted from other events.  The caller passes its
- * points in time:
+ * on.  Its time is not subtracted from other events, unless the caller calls
+ * cost_span_exclude(), as lib/tx-cost.c does.  The caller passes its points in
+ * time:
  *
  *     cost_span_open(&span, recorder, sampled, now);
  *     cost_span_lap(&span, PARSE, now);
@@ -75,9 +76,9 @@ struct cost_span {
 /* The calling thread's innermost span, or NULL. */
 DECLARE_EXTERN_PER_THREAD_DATA(struct cost_span *, cost_innermost);
 
-/* Sees an event that cost_span_finish() has given to cost_record(), and that
- * ended at 'now', in ticks.  Those that were neither split nor
- * slow are not seen. */
+/* Sees an event that cost_span_finish() records, in its thread.  It ended at
+ * 'now', in ticks, or 'trailing' before that if its last stage is COST_APART.
+ * All that are split or slow are seen, and some others. */
 typedef void cost_span_observer(const struct cost_span *, uint64_t now);
 void cost_span_observe(cost_span_observer *);
 
@@ -98,8 +99,9 @@ cost_span_now(const struct cost_span *span)
 }
 
 /* Begins an event of 'recorder' at 'now', in ticks.  Its stages are recorded
- * if it is 'sampled', or if it follows one of the slowest.  Those are in no
- * histogram. */
+ * if it is 'sampled', or watched because it follows one of the slowest.  A
+ * watched event is counted as any other, but its stages are in no histogram,
+ * except its total and those that are COST_ALWAYS. */
 static inline void
 cost_span_open__(struct cost_span *span, struct cost_recorder *recorder,
                  bool sampled, uint64_t now)
@@ -182,8 +184,8 @@ cost_span_end(struct cost_span *span, uint64_t now, size_t stage, size_t class)
     }
 }
 
-/* Returns the event of 'kind' that the calling thread measures, or NULL if
- * there is none.  The caller may set its 'who': the strings must stay until
+/* Returns the calling thread's innermost event if that is one of 'kind',
+ * otherwise NULL.  The caller may set its 'who': the strings must stay until
  * the event has ended. */
 static inline struct cost_span *
 cost_span_current(const struct cost_kind *kind)

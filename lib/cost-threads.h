@@ -15,8 +15,9 @@ struct json;
  *
  * A thread is always in one of three states: on a CPU, waiting for one
  * although it could run (its "run delay"), or blocked.  Linux counts the time
- * in the first two for each thread.  The sampler, a thread for work that must
- * not delay recording, reads these counters of all threads of the process
+ * in the first two for each thread.  The sampler, a thread named
+ * "cost_threads", does work that must not delay recording (it does not choose
+ * samples of events).  It reads these counters of all threads of the process
  * twice a second.  It also copies numbers for the reports of the last minutes,
  * logs slow events, and keeps the flight recorder's events around a slow one.
  *
@@ -32,8 +33,8 @@ struct json;
  * be proven in this way is unknown.  The earlier reading is the sampler's, the
  * thread's own for its previous slow event, or, in the main loop, one of
  * cost_threads_mark(), which reads when an iteration begins and before it
- * sleeps, at most every 5 ms.  A thread reads for causes at most ten times a
- * second.
+ * sleeps, each at most every 5 ms.  A thread reads for causes at most ten
+ * times a second.
  *
  * A container or a service may have a CPU limit.  While it holds a thread back
  * ("throttled"), Linux counts the time as run delay.
@@ -45,7 +46,8 @@ struct json;
  * The main thread calls cost_threads_init(), once, before others record; any
  * thread may call the other functions.  cost_threads_cause() and
  * cost_threads_mark() never wait: each thread has a lock of its own, which the
- * sampler holds while it reads that thread. */
+ * sampler, or the worker for "cost/threads", holds while it reads that
+ * thread. */
 
 void cost_threads_init(void);
 void cost_threads_mark(bool end);

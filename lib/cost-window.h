@@ -15,9 +15,10 @@
  * All of the latest ticks are kept, and one in COST_TICKS_STEP of the older
  * ones.
  *
- * A copy belongs to an owner, which is identified by an address: an account,
- * or a recorder.  When an owner is gone, its copies are added to the copies of
- * the heir of its numbers.
+ * A copy belongs to an owner, which is identified by an address: an account, a
+ * recorder, or 'exited' of an account, the heir of recorders that are gone.
+ * The heir of accounts is one of each kind, "deleted".  When an owner is gone,
+ * its copies are added to those of its heir.
  *
  *
  * Thread-safety

@@ -47,8 +47,8 @@ struct simap;
  *
  * A recorder has a single writer at any time: its owner makes sure of that.
  * Recording never waits.  It allocates memory for the first event of a class,
- * times of a new doubling, slow events and new keys.  The writer must not be
- * quiescent (see ovs-rcu.h).
+ * times of a new doubling, slow events and new keys.  Neither the writer nor a
+ * reader may be quiescent (see ovs-rcu.h).
  *
  * Any thread may read or clear an account while others record into it, with
  * relaxed loads: a reading may have part of an event that is recorded
@@ -68,8 +68,9 @@ struct simap;
  * sums of deleted accounts in cost_accounts_get().  Keys move to "exited" when
  * the account is read or copied.  The slowest events move to the account when
  * it is copied, and in cost_account_take_slowest(), which readers that want
- * the latest ones call before cost_account_read().  Both move when a thread
- * exits.  Slowest events of deleted accounts are not shown.
+ * the latest ones call before cost_account_read().  Both move when a recorder
+ * is destroyed, by its own thread or, for a PMD thread, by the main thread.
+ * Slowest events of deleted accounts are not shown.
  *
  * Clearing an account removes the data of its recorders, and empties "exited".
  * An event in progress counts for the new data; one that a thread is just
@@ -79,16 +80,18 @@ struct simap;
  * The sampler, see lib/cost-threads.h, calls cost_log(), and
  * cost_accounts_copy() for the reports of the last minutes, see
  * lib/cost-window.h.  'last_ms' of cost_accounts_get() is rounded up to a tick
- * that is kept, by up to a minute. */
+ * that is kept, by up to a minute.  If there was none so long ago, numbers are
+ * of all the time.  They are of less than 'last_ms' if copies so old had to be
+ * freed, or the account has none of that tick: see 'elapsed_ms'. */
 
-/* Accounts. */
+/* Accounts.  Any thread may call these. */
 struct cost_account *cost_account_create(const struct cost_kind *,
                                          const char *name,
                                          const char *datapath);
 void cost_account_remove_recorders(struct cost_account *);
 void cost_account_destroy(struct cost_account *);
 
-/* Recorders. */
+/* Recorders.  Any thread may create one, or destroy one not in use. */
 struct cost_recorder *cost_recorder_create(struct cost_account *,
                                            const char *thread);
 void cost_recorder_destroy(struct cost_recorder *);
@@ -112,7 +115,8 @@ struct cost_reading {
                                          * Epoch. */
     long long int elapsed_ms;           /* Since then.  If only the last
                                          * minutes, say, were wanted, these two
-                                         * are about them. */
+                                         * are of the tick where they begin,
+                                         * unless the clear was later. */
     struct cost_book total;
     struct cost_thread_book *threads;   /* The last one is "exited", with the
                                          * keys of all.  In a window, those

@@ -9,10 +9,11 @@
  * ========================
  *
  * The userspace datapath puts the packets for a port into an output queue, one
- * for each port and PMD thread, and sends them together, as a burst.  Every
+ * for each port and PMD thread, and one for each port, "main", that all other
+ * threads share under a mutex; it sends them together, as a burst.  Every
  * burst is counted, and one in 'sample_interval' is timed.  Each port has an
- * account, and each of its tx queues is a class; the last class is for all
- * higher queues.
+ * account in the report tx/cost-show, and each of its tx queues is a class;
+ * the last class is for all higher queues.
  *
  * The time of a burst that is sent while another event is measured, such as an
  * upcall whose packet fills an output queue, is subtracted from that event,
@@ -86,7 +87,7 @@ struct tx_cost {
     int qid;                    /* Tx queue that it is sending on. */
     uint32_t special;           /* TX_COST_* flags of its burst, 0 if it is
                                  * only counted. */
-    uint32_t dropped;           /* Packets of its burst, so far. */
+    uint32_t dropped;           /* Packets of its burst, so far, for probes. */
 };
 
 /* Values for tx_cost's 'special'. */

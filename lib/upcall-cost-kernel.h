@@ -50,9 +50,9 @@ struct upcall_cost_socket;
  *
  * lib/dpif-netlink.c calls the functions for sockets.  For each socket, the
  * kernel counts the upcalls that it drops because the socket's buffer is full.
- * The account adds new ones before each report, tick and clear, and before the
- * socket is closed or accounting is switched on or off, to a recorder named
- * "sockets", which belongs to the account of the socket's 'dpif'.
+ * Whoever reads, copies, clears or configures adds new ones, with refresh() of
+ * the settings, and whoever closes the socket, to a recorder named "sockets",
+ * which belongs to the account of the socket's 'dpif'.
  *
  * An observer may know how long upcalls took before they were received.
  *

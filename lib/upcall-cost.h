@@ -15,10 +15,20 @@ struct smap;
 /* What upcalls cost.
  * ==================
  *
- * The hooks that the datapaths and ofproto-dpif-upcall call, on top of
- * lib/cost-span.h.  Each class is defined in
- * Documentation/topics/upcall-cost.rst.
- */
+ * The hooks that the userspace datapath, ofproto-dpif-upcall and
+ * ofproto-dpif-xlate call, on top of lib/cost-span.h.  Those for the kernel
+ * datapath alone are in lib/upcall-cost-kernel.h; both are in one report.
+ * Each class is defined in Documentation/topics/upcall-cost.rst.
+ *
+ * A lost upcall is no event: it has no time, and increments a counter only.
+ *
+ *
+ * Thread-safety
+ * =============
+ *
+ * As lib/cost.h.  The thread that has the packet calls all hooks: a PMD thread
+ * or, for the recorder "main", any other thread, with the datapath's mutex for
+ * these; or a handler of the kernel datapath. */
 
 /* Stages of an upcall in the userspace datapath. */
 #define UPCALL_COST_STAGES(COLUMN)                                          \
@@ -131,6 +141,8 @@ enum {
 
 extern struct cost_config upcall_cost_config;
 extern atomic_bool upcall_cost_packets; /* other_config:cost-packets. */
+/* Events of either are events of both to cost_lap(), cost_outcome() and
+ * cost_span_current(). */
 extern const struct cost_kind upcall_cost_netdev_kind;
 extern const struct cost_kind upcall_cost_kernel_kind;
 
@@ -143,7 +155,8 @@ struct upcall_cost {
     struct cost_span span;
     const struct miniflow *miniflow;    /* Of its packet, or NULL, ... */
     const struct flow *flow;            /* ...and then this is not. */
-    bool left;                          /* It ends when the next one begins. */
+    bool left;                          /* It ends when the next one begins,
+                                         * or the batch of packets ends. */
     uint32_t packet_len;
     uint32_t n_kept;                    /* Bytes in 'packet'. */
     uint8_t packet[UPCALL_COST_PACKET_MAX];  /* How it begins, before actions
@@ -192,7 +205,8 @@ upcall_cost_set_port(struct cost_span *span, uint64_t id, const char *name,
 }
 
 /* Makes the rule with 'cookie' in 'table' of 'bridge' that of the calling
- * thread's upcall, if that is split into stages. */
+ * thread's upcall, if that is split into stages.  The rule is known when the
+ * upcall has been translated. */
 static inline void
 upcall_cost_rule(const char *bridge, uint8_t table, uint64_t cookie)
 {
@@ -280,9 +294,10 @@ upcall_cost_outcome(struct upcall_cost *upcall,
 
 /* The flow miss of 'upcall', for a packet of 'flow', of which 'miniflow' is a
  * copy that stays valid until the next upcall begins, has led to 'actions'.
- * Its time since the latest lap belongs to installing the flow, until the next
- * one begins.  'error' is what the upcall callback returned: 0, ENOSPC if no
- * flow is to be installed, or another value if the upcall failed. */
+ * Its time since the latest lap belongs to installing the flow, until
+ * upcall_cost_begin() or upcall_cost_end_upcalls() ends it.  'error' is what
+ * the upcall callback returned: 0, ENOSPC if no flow is to be installed, or
+ * another value if the upcall failed. */
 static inline void
 upcall_cost_miss_stop(struct upcall_cost *upcall,
                       const struct flow *flow, const struct miniflow *miniflow,

@@ -25,7 +25,7 @@ struct ofp_header;
  * may be called a last time after it has been replaced. */
 
 /* Threads that share a dump, of a datapath's flows for instance, take turns at
- * getting the next batch of it. */
+ * getting the next batch of it.  Any thread. */
 enum dump_step {
     DUMP_STEP_WAIT,             /* A thread begins to wait for its turn, */
     DUMP_STEP_TURN,             /* has its turn, */
@@ -33,7 +33,7 @@ enum dump_step {
 };
 typedef void work_dump_cb(enum dump_step);
 
-/* ovsrcu_synchronize() waits for other threads. */
+/* ovsrcu_synchronize() waits for other threads.  Any thread. */
 typedef void work_synchronize_cb(bool done);
 
 /* All routes are read, or the addresses of a device that tunnels use.  One may

@@ -28,8 +28,9 @@ struct revalidator_cost;
  *
  * In a round, the leader calls round_begin(), dump_requested() and
  * round_end(), and each thread the other functions.  The main thread calls
- * changed() and purged(), while no round is in progress.  Any thread may call
- * the rest. */
+ * changed() at any time and, while no round is in progress, count() for each
+ * flow that it purges, and then purged().  mark() does nothing in a thread
+ * that is in no round.  Any thread may call the rest. */
 
 /* Stages of a round. */
 #define REVALIDATOR_COST_ROUND_STAGES(COLUMN)                                 \
@@ -155,7 +156,7 @@ void revalidator_cost_round_end(struct revalidator_cost *, size_t n_threads,
                                 enum revalidator_cost_limit,
                                 unsigned int flow_limit);
 
-/* Outside of rounds. */
+/* Any time, and outside of rounds.  'reason' is an enum revalidate_reason. */
 void revalidator_cost_changed(struct revalidator_cost *, unsigned int reason);
 void revalidator_cost_purged(struct revalidator_cost *);
 /* Not part of a round's class, but of "revalidator/cost-limit", which has the

@@ -9,10 +9,12 @@
  * =========================
  *
  * The main thread does one thing after the other, so a slow step delays
- * everything else.  There are four accounts:
+ * everything else.  main() calls bridge_cost_next() to begin an iteration, and
+ * its steps call bridge_cost_enter(); lib/work-observer.h tells of commands,
+ * messages, routes and RCU.  The report bridge/cost-show has four accounts:
  *
  *   - "main-loop": each event is an iteration of the loop.  The loop is in
- *     exactly one stage at any time, so the stages add up to the whole.
+ *     exactly one stage at any time, so all but 'poll' add up to 'run'.
  *     'poll' is the last stage of an iteration, although it is listed first.
  *
  *   - "interfaces": each event is an update of one interface's statistics,
