@@ -219,6 +219,13 @@ def ruleless(found: Stock) -> None:
                        "statistics": {"rx_packets": n}}]} for n in (5, 405)]
 
 
+def vanish(found: Stock) -> None:
+    found.more["dropped"] = [
+        (5.0, "Nonexistent output port", "table 0 of br0, priority 1"),
+        (50.0, "neighbor cache miss for 10.9.0.7 on bridge br0", "table 0"),
+        (90.0, "VLAN 5 packet received on port p1", "table 0 of br0")]
+
+
 def controller(found: Stock) -> None:
     found.tables = [{"Controller": [{
         "target": "tcp:192.0.2.1", "controller_rate_limit": 100,
@@ -336,6 +343,7 @@ CASES = {
         "Port p1 has lost 300 packets (tx_dropped), 3.0% of those sent"),
     "no-rules": (ruleless, "br0 drops all packets (400 while the doctor "
                  "looked)"),
+    "pipeline-drops": (vanish, "90 packets a second are dropped: VLAN 5 p"),
     "upcalls-lost-kernel": (change("dpctl/show", lost=500, missed=520),
                             "has lost 500 upcalls (51.0%)"),
     "flow-limit-low": (change("upcall/show", current=200, limit=200),
@@ -548,6 +556,12 @@ class TestText(unittest.TestCase):
         self.assertEqual(stocktext.resubmitting_rule(
             " 0. priority 7\n 1. priority 3\n 0. priority 7\n"
             " 1. priority 3\n"), "table 0, priority 7")
+        for text in ("  >> Nonexistent output port\n",
+                     "\n >>>> Nonexistent output port <<<<\n >> b",
+                     "    >> dropping Nonexistent output port"):
+            self.assertEqual(stocktext.warning(text),
+                             "Nonexistent output port")
+        self.assertEqual(stocktext.warning("    drop\n -> no >> one\n"), "")
         self.assertEqual(stocktext.last_rule(trace),
                          "table 2 of br0, priority 5")
         self.assertEqual(stocktext.resubmitting_rule("no such bridge"), "")

@@ -873,6 +873,33 @@ class NoRules(Trouble):
     rules = ()
 
 
+class Vlan(Trouble):
+    """Packets have a VLAN that is not their port's."""
+    culprit = (r"^[\d,]+ packets a second are dropped: VLAN 5 tagged packet "
+               r"received on port p3 configured as VLAN 7 access port")
+    senders = 2, 0, 1
+
+    def prepare(self) -> None:
+        self.vsctl("set", "port", "p3", "tag=7")
+
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        port, packet = super().packet(i)
+        tag = b"\x81\0\0\5" if port == 2 else b""
+        return port, packet[:12] + tag + packet[12:]
+
+
+class NoPort(Trouble):
+    """A rule sends packets to a port that does not exist."""
+    culprit = (r"^[\d,]+ packets a second are dropped: Nonexistent output "
+               r"port \(table 0 of br0, .*in_port=")
+    rules = "actions=NORMAL", "priority=40000,in_port=p3,actions=output:77"
+
+
+class AccessList(Trouble):
+    """A rule drops packets, as it is to."""
+    rules = "actions=NORMAL", "priority=40000,in_port=p3,actions=drop"
+
+
 class Healthy(NewFlows):
     """Nothing is wrong."""
     rate = 1600

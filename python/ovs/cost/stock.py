@@ -44,6 +44,7 @@ ONCE = (*(command for command in PARSERS
 REASONS = ("reconfigure", "stp", "rstp", "bond", "port_toggled", "flow_table",
            "mac_learning", "mcast_snooping")        # Counters rev_*.
 MISSES = "drop_action_tunnel_neigh_cache_miss"
+MISS = "neighbor cache miss for "       # In ofproto/trace.
 MANY = 1000                     # Ports: dpctl/show takes long.
 MAX_FLOWS = 5000                # More of the datapath are not read.
 MAX_BRIDGES = 20
@@ -511,6 +512,7 @@ class Watch:
             self._ask_meters(bridge)
             self._ask_tables(bridge)
         self._ask_zones()
+        self._ask_drops()
         self._ask_neighbours()
         self._ask_resubmits()
         self._ask_slow()
@@ -572,28 +574,38 @@ class Watch:
             self.stock.more["zones"] = stocktext.zones(
                 self._text("dpctl/ct-get-limits"))
 
+    def _ask_drops(self) -> None:
+        """Why do rules drop packets, if not because they are to?"""
+        stock = self.stock
+        drops = stock.rate("drop_action_of_pipeline")
+        stock.more["dropped"] = []
+        if drops <= 1 or stock.flows() > MAX_FLOWS:
+            return
+        flows = sorted(stocktext.dropping_flows(
+            self._text("dpctl/dump-flows")), reverse=True)
+        for packets, flow in flows[:3]:
+            trace = self._trace(flow)
+            if stocktext.warning(trace):
+                stock.more["dropped"].append((
+                    drops * packets / max(sum(n for n, _ in flows), 1),
+                    stocktext.warning(trace), stocktext.last_rule(trace)))
+
     def _ask_neighbours(self) -> None:
         """Which next hop of a tunnel has no MAC address?"""
         stock = self.stock
-        misses, drops = map(stock.rate, (MISSES, "drop_action_of_pipeline"))
-        if misses <= 1 and drops <= 1:
+        # Before 4.0, they are among the packets that rules drop.
+        misses = stock.rate(MISSES) or sum(
+            rate for rate, why, _ in stock.more["dropped"] if MISS in why)
+        if misses <= 1:
             return
         ends = {row.get("options", {}).get("remote_ip", "")
                 for row in stock.latest("Interface")}
         hops = {end: stocktext.next_hop(self._text("ovs/route/lookup", end))
                 or end for end in sorted(ends)[:100] if end[:1].isdigit()}
         known = stock.last.get("tnl/neigh/show", [])
-        silent = [(end, hop) for end, hop in hops.items() if hop not in known]
-        stock.more["silent"] = silent
-        if silent and misses < 1 and stock.flows() <= MAX_FLOWS:
-            # Before 4.0, they are among the packets that rules drop.
-            dropping = sorted(stocktext.dropping_flows(
-                self._text("dpctl/dump-flows")), reverse=True)
-            lost = sum(packets for packets, flow in dropping[:3]
-                       if "neighbor cache miss for " in self._trace(flow))
-            if lost:
-                stock.more[MISSES] = drops * lost / sum(
-                    packets for packets, _ in dropping)
+        stock.more["silent"] = [(end, hop) for end, hop in hops.items()
+                                if hop not in known]
+        stock.more[MISSES] = misses
 
     def _ask_resubmits(self) -> None:
         """Which rule has too many resubmits?"""

@@ -14,7 +14,7 @@ from ovs.cost.blame import (FEW, WHERE, WHY, after, because, changes, doing,
                             moved, reasons, resets, speakers)
 from ovs.cost.case import Case, Numbers, Rule
 from ovs.cost.model import most
-from ovs.cost.stock import REASONS, gain, growth, number
+from ovs.cost.stock import MISS, REASONS, gain, growth, number
 
 HALF = 0.5                      # Of a CPU, by one thread.
 FULL = 0.9                      # Of a limit, or of a PMD thread.
@@ -388,6 +388,12 @@ def no_rules(case: Case) -> Numbers:
             yield {"share": 1.0, "name": bridge, "n": packets}
 
 
+def pipeline_drops(case: Case) -> Numbers:
+    for rate, why, rule in case.stock.more.get("dropped", ()):
+        if rate >= FEW and MISS not in why:
+            yield {"share": 0.5, "rate": rate, "why": why, "name": rule}
+
+
 def lost_upcalls(case: Case) -> Numbers:
     for name, n in case.stock.lookups():
         if n["lost"] >= FEW and "upcall" not in case.windows:
@@ -586,6 +592,14 @@ STOCK_RULES = (
          "{name} drops all packets ({n:,} while the doctor looked): it has no "
          "OpenFlow rules and no controller, and its fail_mode is secure",
          no_rules),
+    Rule("pipeline-drops", "warning", "packets vanish in a bridge",
+         "coverage/show, dpctl/dump-flows, ofproto/trace",
+         "Correct the port (`tag`, `trunks`, `vlan_mode`) or the rule. "
+         "`ovs-appctl ofproto/trace`, with the flow from `dpctl/dump-flows`, "
+         "shows the packets' way. Rules that only say `drop` are not "
+         "reported.",
+         "{rate:,.0f} packets a second are dropped: {why} ({name})",
+         pipeline_drops),
     Rule("upcalls-lost-kernel", "critical", "", "dpctl/show",
          "A handler's socket overflowed. Look for a busy or starved handler, "
          "and for a scan.",

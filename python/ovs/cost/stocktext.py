@@ -237,6 +237,13 @@ def last_rule(trace: str) -> str:
             if rules and bridges else "")
 
 
+def warning(trace: str) -> str:
+    """Returns the first warning of ofproto/trace, or ""."""
+    match = re.search(r"^ *>>(?:>>)? (?:dropping )?(.*?)(?: <<<<)?$", trace,
+                      re.MULTILINE)
+    return match[1] if match else ""
+
+
 def resubmitting_rule(trace: str) -> str:
     """Returns the rule that most resubmits of ofproto/trace begin with, or "":
     the last one before those of tables that come again."""
