@@ -561,7 +561,9 @@ class TestText(unittest.TestCase):
                      "    >> dropping Nonexistent output port"):
             self.assertEqual(stocktext.warning(text),
                              "Nonexistent output port")
-        self.assertEqual(stocktext.warning("    drop\n -> no >> one\n"), "")
+        self.assertEqual(stocktext.warning(
+            "    drop\n -> no >> one\n >> skipping output to input port\n"
+            " >> RSTP not in forwarding state, skipping output\n"), "")
         self.assertEqual(stocktext.last_rule(trace),
                          "table 2 of br0, priority 5")
         self.assertEqual(stocktext.resubmitting_rule("no such bridge"), "")

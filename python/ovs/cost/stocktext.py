@@ -238,9 +238,11 @@ def last_rule(trace: str) -> str:
 
 
 def warning(trace: str) -> str:
-    """Returns the first warning of ofproto/trace, or ""."""
-    match = re.search(r"^ *>>(?:>>)? (?:dropping )?(.*?)(?: <<<<)?$", trace,
-                      re.MULTILINE)
+    """Returns the first warning of ofproto/trace, or "".  What is meant to be
+    is none, such as a port that a spanning tree blocks."""
+    match = re.search(
+        r"^ *>>(?:>>)? (?!.*(?:skipping |TTL exception|mirror))"
+        r"(?:dropping )?(.*?)(?: <<<<)?$", trace, re.MULTILINE)
     return match[1] if match else ""
 
 
