@@ -366,10 +366,13 @@ def flaps(case: Case) -> Numbers:
 
 
 def port_drops(case: Case) -> Numbers:
+    changed = resets(case.stock)
     for rows in case.stock.rows("Interface").values():
-        # What is flooded to an internal port that is down is no loss.
+        # What is flooded to an internal port that is down is no loss, nor is
+        # what comes for a port while its link is down.
         if not rows[1:] or rows[-1].get("type") == "internal" or (
-                rows[-1].get("link_state") == "down"):
+                rows[-1].get("link_state") == "down"
+                or changed.get(rows[-1]["name"])):
             continue
         for what, way, done in (("tx_dropped", "tx", "sent"),
                                 ("tx_errors", "tx", "sent"),
