@@ -38,6 +38,8 @@
 /* An event that has been measured. */
 struct cost_entry {
     uint64_t excluded_ns;               /* Of events within it. */
+    uint64_t after_ns;                  /* Between its end and its recording,
+                                         * if a COST_APART stage comes last. */
     uint32_t class;
     uint16_t known;                     /* A bit for each stage that is. */
     uint8_t counter;                    /* To increment or COST_NO_COUNTER. */

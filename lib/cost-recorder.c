@@ -4,7 +4,6 @@
 
 #include "cost-recorder.h"
 
-#include "cost-span.h"
 #include "random.h"
 #include "timeval.h"
 #include "util.h"
@@ -302,17 +301,6 @@ get_cause(const struct cost_kind *kind, const struct cost_entry *entry)
     return cause_cb(event_ns, age_ns);
 }
 
-/* Returns the time of day when the event that is recorded, that of 'span' or
- * NULL, ended, in us since the Epoch.  A last stage that is apart came after
- * that. */
-static uint64_t
-ended_us(const struct cost_span *span)
-{
-    uint64_t ns = span && span->lapped ? cost_clock_ns(span->trailing) : 0;
-
-    return time_wall_usec() - (ns != COST_CLOCK_UNKNOWN ? ns / 1000 : 0);
-}
-
 /* Puts 'entry', with 'cause' and the details of 'span', or NULL, into '*list'
  * of the slowest events of 'recorder', unless it is too fast.  Returns the
  * time that an event has to exceed to get there. */
@@ -340,7 +328,7 @@ insert_slow(struct cost_recorder *recorder, struct cost_slow **list,
 
     slow->total_ns = total_ns;
     slow->excluded_ns = entry->excluded_ns;
-    slow->when_us = ended_us(span);
+    slow->when_us = time_wall_usec() - entry->after_ns / 1000;
     slow->cause = cause;
     slow->class = entry->class;
     slow->known = entry->known;
@@ -390,11 +378,11 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
     atomic_store_explicit(&data->slowest, slowest, memory_order_release);
 }
 
-/* The event of 'span', or NULL, is the longest one of 'block'. */
+/* The longest event of 'block' ended 'after_ns' ago. */
 void COST_COLD
-cost_set_longest__(struct cost_block *block, const struct cost_span *span)
+cost_set_longest__(struct cost_block *block, uint64_t after_ns)
 {
-    cost_store(&block->max_us, ended_us(span));
+    cost_store(&block->max_us, time_wall_usec() - after_ns / 1000);
 }
 
 /* Records 'entry' in 'recorder', and adds 'counts', which may be NULL, to the
@@ -437,7 +425,7 @@ cost_record(struct cost_recorder *recorder, const struct cost_entry *entry,
             cost_hist_grow(&block->hists[stage], value);
         }
         if (OVS_UNLIKELY(highest) && stage == total) {
-            cost_set_longest__(block, span);
+            cost_set_longest__(block, entry->after_ns);
         }
         known = zero_rightmost_1bit(known);
     }

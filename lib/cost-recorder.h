@@ -98,7 +98,7 @@ void cost_count_who(struct cost_recorder *, size_t list,
 void cost_pause(struct cost_recorder *);
 
 void cost_sample__(struct cost_recorder *, uint32_t interval);
-void cost_set_longest__(struct cost_block *, const struct cost_span *);
+void cost_set_longest__(struct cost_block *, uint64_t after_ns);
 void cost_count_event__(struct cost_recorder *, uint32_t class, size_t reason,
                         size_t counter, uint64_t n);
 

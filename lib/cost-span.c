@@ -52,6 +52,15 @@ cost_span_lap(struct cost_span *span, size_t stage, uint64_t now)
     span->last = now;
 }
 
+/* Returns 'ticks' in ns, or 0 if that is not known. */
+static uint64_t
+known_ns(uint64_t ticks)
+{
+    uint64_t ns = ticks ? cost_clock_ns(ticks) : 0;
+
+    return ns != COST_CLOCK_UNKNOWN ? ns : 0;
+}
+
 /* Records 'span''s event, which took 'total' ns or COST_CLOCK_UNKNOWN, and
  * ended at 'now'. */
 static void COST_COLD
@@ -64,6 +73,7 @@ record(struct cost_span *span, uint64_t now, uint64_t total,
     cost_span_observer *observe;
 
     entry->excluded_ns = 0;
+    entry->after_ns = span->lapped ? known_ns(span->trailing) : 0;
     if (total != COST_CLOCK_UNKNOWN) {
         cost_entry_add(entry, last, total);
         for (uint16_t lapped = span->lapped; lapped;
@@ -76,11 +86,7 @@ record(struct cost_span *span, uint64_t now, uint64_t total,
                 entry->known |= 1u << stage;
             }
         }
-        if (span->excluded) {
-            uint64_t ns = cost_clock_ns(span->excluded);
-
-            entry->excluded_ns = ns != COST_CLOCK_UNKNOWN ? ns : 0;
-        }
+        entry->excluded_ns = known_ns(span->excluded);
     } else {
         entry->known &= ~(1u << last);
     }
@@ -117,7 +123,7 @@ record_total(const struct cost_span *span, uint32_t class, uint64_t total_ns)
         return false;
     }
     if (OVS_UNLIKELY(highest)) {
-        cost_set_longest__(block, span);
+        cost_set_longest__(block, 0);
     }
     if (OVS_LIKELY(span->entry.counter != COST_NO_COUNTER)) {
         cost_increase(&block->counters[span->entry.counter], 1);

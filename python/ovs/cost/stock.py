@@ -583,12 +583,13 @@ class Watch:
             return
         flows = sorted(stocktext.dropping_flows(
             self._text("dpctl/dump-flows")), reverse=True)
+        total = max(sum(packets for packets, _ in flows), 1)
         for packets, flow in flows[:3]:
             trace = self._trace(flow)
-            if stocktext.warning(trace):
+            why = stocktext.warning(trace)
+            if why:
                 stock.more["dropped"].append((
-                    drops * packets / max(sum(n for n, _ in flows), 1),
-                    stocktext.warning(trace), stocktext.last_rule(trace)))
+                    drops * packets / total, why, stocktext.last_rule(trace)))
 
     def _ask_neighbours(self) -> None:
         """Which next hop of a tunnel has no MAC address?"""

@@ -366,13 +366,10 @@ def flaps(case: Case) -> Numbers:
 
 
 def port_drops(case: Case) -> Numbers:
-    changed = resets(case.stock)
     for rows in case.stock.rows("Interface").values():
-        # What is flooded to an internal port that is down is no loss, nor is
-        # what comes for a port while its link is down.
+        # What is flooded to an internal port that is down is no loss.
         if not rows[1:] or rows[-1].get("type") == "internal" or (
-                rows[-1].get("link_state") == "down"
-                or changed.get(rows[-1]["name"])):
+                rows[-1].get("link_state") == "down"):
             continue
         for what, way, done in (("tx_dropped", "tx", "sent"),
                                 ("tx_errors", "tx", "sent"),
@@ -456,7 +453,8 @@ STOCK_RULES = (
          "shows each change, and `ethtool -S` errors.",
          "The link of port {name} has changed state {n} times in {s:.0f} s",
          link_flaps, causes="mac-moves, flows-retranslated, bfd-flaps, "
-                            "threads-busy, config-changes, main-busy"),
+                            "port-drops, threads-busy, config-changes, "
+                            "main-busy"),
     Rule("controller-flaps", "warning", "a controller does not stay connected",
          "ofproto/list",
          "Look at the controller's log: it may crash, refuse this version of "
