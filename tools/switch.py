@@ -117,6 +117,11 @@ class Process:
             self.popen.wait()
 
 
+def check_built(tree: Path) -> None:
+    if not os.access(tree / "vswitchd/ovs-vswitchd", os.X_OK):
+        raise Failed(f"{tree} is not built")
+
+
 class Switch(contextlib.ExitStack):
     """ovsdb-server and ovs-vswitchd of the built tree 'tree'.
 
@@ -221,8 +226,7 @@ class Switch(contextlib.ExitStack):
 
     def start_database(self) -> None:
         """Starts ovsdb-server, to configure before ovs-vswitchd starts."""
-        if not os.access(self.tree / "vswitchd/ovs-vswitchd", os.X_OK):
-            raise Failed(f"{self.tree} is not built")
+        check_built(self.tree)
         database = self.directory / "conf.db"
         sock = self.directory / "db.sock"
         if not database.exists():
