@@ -239,8 +239,9 @@ cost_config_apply(struct cost_config *config)
 }
 
 /* Applies the settings whose names start with "cost-" from 'other_config', the
- * column in the Open_vSwitch table (see ovs-vswitchd.conf.db(5)).  Takes
- * effect with the next event of each thread. */
+ * column in the Open_vSwitch table (see ovs-vswitchd.conf.db(5)).  Most take
+ * effect with the next event of each thread; a threshold of the log, with the
+ * sampler's next tick at the latest. */
 void
 cost_configure(const struct smap *other_config)
 {

@@ -94,9 +94,9 @@ struct cost_config {
     const char *name;                   /* Of the report, such as "upcall". */
     uint32_t default_interval;          /* For 'sample_interval'. */
 
-    /* Applies further settings of 'other_config', the column in the
-     * Open_vSwitch table.  Or NULL.  Code that extends a report replaces it,
-     * and calls the one before. */
+    /* Applies further settings: those of 'other_config', the column in the
+     * Open_vSwitch table, that start with "cost-".  Or NULL.  Code that
+     * extends a report replaces it, and calls the one before. */
     void (*apply)(const struct smap *other_config);
 
     /* Counts, with cost_count(), what somebody else, such as the kernel, has
@@ -108,7 +108,9 @@ struct cost_config {
     atomic_uint32_t sample_interval;    /* 0 if accounting is off. */
     atomic_uint64_t log_ns;             /* Events that take longer are counted
                                          * in 'n_slow', and the slowest of a
-                                         * second is logged, unless it is 0. */
+                                         * second is logged, unless it is 0.  A
+                                         * change takes effect with the next
+                                         * tick at the latest. */
     struct cost_breach *breach;         /* The slowest one since cost_log()
                                          * logged one, or NULL. */
     struct ovs_list list_node;          /* Of all settings. */

@@ -17,12 +17,15 @@ struct smap;
  * than other_config:cost-log-threshold-REPORT.  Exact kinds split all events;
  * their events of less than 10 us are left out, because they would soon
  * replace all others.  Each thread has a ring of its own, so recording an
- * event never waits.
+ * event never waits.  The thread creates its ring, which has room for 256
+ * events, for its first event, and frees it when it exits.
  *
- * After an event that exceeds the threshold, all rings stop, except for events
- * in progress, one of which may be the culprit.  A moment later, the sampler,
- * see lib/cost-threads.h, copies all rings and restarts them.  This happens at
- * most once in 10 seconds.  The latest copies are kept.
+ * A cost_span_observer records the events.  After one that exceeds the
+ * threshold, it stops all rings, except for events in progress, one of which
+ * may be the culprit.  A moment later, the sampler, see lib/cost-threads.h,
+ * copies all rings and restarts them.  This happens at most once in 10
+ * seconds.  The latest three copies are kept until cost-flight is switched
+ * off.
  *
  * The command "cost/flight" has the rings or a copy, in JSON:
  * Documentation/topics/cost-json.rst describes it.

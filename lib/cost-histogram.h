@@ -38,7 +38,7 @@
  * percentiles are exact up to 11, and above that too high, by at most 9.1%.
  *
  * A histogram has memory only for a range of buckets, which grows by half
- * doublings.  Buckets have 32 bits as long as that is enough.
+ * doublings.  Buckets have 32 bits while that is enough, those of sums 64.
  *
  *
  * Thread-safety

@@ -62,7 +62,8 @@ struct cost_recorder {
     char thread[COST_NAME_MAX];         /* Name of the recording thread. */
 };
 
-/* For lib/cost.c. */
+/* For lib/cost.c.  cost_recorder_free() frees the recorder at once, and its
+ * data after a grace period (see ovs-rcu.h). */
 struct cost_recorder *cost_recorder_alloc(const struct cost_kind *,
                                           const char *thread);
 void cost_recorder_free(struct cost_recorder *);
@@ -72,6 +73,7 @@ void cost_recorder_take_keys(struct cost_recorder *,
                              struct cost_sketch *keys);
 void cost_recorder_reset_threshold(struct cost_recorder *);
 void cost_recorder_read(const struct cost_recorder *, struct cost_book *);
+/* Returns the time of events, in ns, plus untimed events, plus counters. */
 uint64_t cost_recorder_activity(const struct cost_recorder *);
 
 /* Returns why the event that ends was slow, which began at most 'age_ns' ago
@@ -79,8 +81,8 @@ uint64_t cost_recorder_activity(const struct cost_recorder *);
 typedef enum cost_cause cost_cause_cb(uint64_t event_ns, uint64_t age_ns);
 void cost_set_cause_cb(cost_cause_cb *);
 
-/* Tells of an event that has taken longer than 'log_ns', in its thread.  Its
- * span is NULL if it has none. */
+/* For the log: an event has taken longer than 'log_ns', in its thread.  Its
+ * span may be NULL.  The flight recorder is a cost_span_observer instead. */
 typedef void cost_breach_cb(const struct cost_recorder *,
                             const struct cost_entry *, enum cost_cause,
                             const struct cost_span *);
@@ -106,7 +108,8 @@ void cost_count_event__(struct cost_recorder *, uint32_t class, size_t reason,
  * be split into stages (or timed, if its kind has reasons), one in 'interval'.
  *
  * If 'interval' is 0, because accounting is off, the caller need not call
- * this, but may: it returns true for the first event, for cost_pause(). */
+ * this, but may: it returns true for the first event after accounting was
+ * switched off, for cost_pause(). */
 static inline bool
 cost_sample(struct cost_recorder *recorder, uint32_t interval)
 {

@@ -15,9 +15,10 @@
  *
  * The main thread parses the commands.  The worker (see unixctl-worker.h)
  * clears accounts, or first reads the time of each account, to sort accounts,
- * and then one account after the other, which it adds to the reply; with
- * -slowest, it takes the slowest events before.  So a report takes some memory
- * for each account, but memory for numbers of only one account at a time. */
+ * and then reads one account after the other and adds it to the reply.  With
+ * -slowest, it takes an account's slowest events just before the second
+ * reading.  So a report takes some memory for each account, but memory for
+ * numbers of only one account at a time. */
 
 void cost_report_register(const struct cost_report *);
 

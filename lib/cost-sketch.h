@@ -16,13 +16,13 @@ struct ds;
  * with a limited number of rows: the "Space-Saving" algorithm of Metwally,
  * Agrawal and El Abbadi (2005).  While there are not more keys than rows, no
  * event is missing.  After that, a new key takes over the row with the fewest
- * events, and its number of events, which is also the error: the true number
- * is lower by at most the error.  Times are always those of the row's key
- * alone.  A key that is not in the list has at most 'floor' events, so any key
- * with more than 1/N of the events is among N rows.
+ * events, losses included, and that number of events, which is also the error:
+ * the true number is lower by at most the error.  Times are always those of
+ * the row's key alone.  A key that is not in the list has at most 'floor'
+ * events, so any key with more than 1/N of events and losses is among N rows.
  *
  * Only sampled events are counted, each as often as the sample stands for.
- * Losses are all counted.
+ * Losses whose key is known are all counted.
  *
  * A thread counts in a 'struct cost_sketch' of its recorder, from which other
  * threads take the sketch, see cost-recorder.h.  Sums and differences are

@@ -54,7 +54,8 @@
 /* One event that is being measured. */
 struct cost_span {
     struct cost_recorder *recorder;     /* NULL if it measures nothing. */
-    struct cost_span *outer;            /* Enclosing span, if any. */
+    struct cost_span *outer;            /* Enclosing span, or NULL.  Not set by
+                                         * cost_span_open(). */
     uint64_t begin;                     /* Ticks. */
     uint64_t start;                     /* Same, plus what is not part of the
                                          * event: inner ones, and stages that
@@ -76,13 +77,16 @@ struct cost_span {
 /* The calling thread's innermost span, or NULL. */
 DECLARE_EXTERN_PER_THREAD_DATA(struct cost_span *, cost_innermost);
 
-/* Sees an event that cost_span_finish() records, in its thread.  It ended at
- * 'now', in ticks, or 'trailing' before that if its last stage is COST_APART.
- * All that are split or slow are seen, and some others. */
+/* Sees an event that cost_span_finish() has just recorded, except for its
+ * keys, in its thread.  It ended at 'now', in ticks, or 'trailing' before that
+ * if its last stage is COST_APART.  All that are split or slow are seen, and
+ * some others. */
 typedef void cost_span_observer(const struct cost_span *, uint64_t now);
 void cost_span_observe(cost_span_observer *);
 
+/* Only for a span of cost_span_begin(). */
 void cost_span_cancel(struct cost_span *);
+
 void cost_span_exclude(uint64_t ticks);
 
 void cost_span_open(struct cost_span *, struct cost_recorder *, bool sampled,

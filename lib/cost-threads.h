@@ -22,19 +22,21 @@ struct json;
  * logs slow events, and keeps the flight recorder's events around a slow one.
  *
  * The command "cost/threads" shows how much of the last seconds or minutes
- * each thread spent in each state.
+ * each thread spent in each state.  While its report, "threads", is off, the
+ * sampler reads no thread, and all causes are unknown.
  *
- * When an event enters the slowest, its thread reads its own counters, to find
- * the cause.  Let the event have taken E, and let I be the time since an
- * earlier reading, from before the event.  The thread spent I - E outside of
- * the event.  So if it was on a CPU for I - E / 2 or longer, it was on a CPU
- * for at least half of the event.  The same holds for the other two states.
- * This needs no reading when an event begins, and no guess: a cause that can't
- * be proven in this way is unknown.  The earlier reading is the sampler's, the
- * thread's own for its previous slow event, or, in the main loop, one of
- * cost_threads_mark(), which reads when an iteration begins and before it
- * sleeps, each at most every 5 ms.  A thread reads for causes at most ten
- * times a second.
+ * When an event may enter the slowest, or is to be logged, its thread reads
+ * its own counters, to find the cause.  Let the event have taken E, and let I
+ * be the time since an earlier reading, from before the event.  The thread
+ * spent I - E outside of the event.  So if it was on a CPU for I - E / 2 or
+ * longer, it was on a CPU for at least half of the event.  The same holds for
+ * the other two states.  This needs no reading when an event begins, and no
+ * guess: a cause that can't be proven in this way is unknown.  The earlier
+ * reading is the sampler's, or the thread's own for its previous slow event.
+ * In the main loop, cost_threads_mark() also reads when an iteration begins,
+ * for the earlier reading, and before it sleeps, for the later one: iterations
+ * are recorded after their sleep.  It does each at most every 5 ms.  A thread
+ * reads for causes at most ten times a second.
  *
  * A container or a service may have a CPU limit.  While it holds a thread back
  * ("throttled"), Linux counts the time as run delay.
@@ -47,7 +49,8 @@ struct json;
  * thread may call the other functions.  cost_threads_cause() and
  * cost_threads_mark() never wait: each thread has a lock of its own, which the
  * sampler, or the worker for "cost/threads", holds while it reads that
- * thread. */
+ * thread.  They also add a thread that is new, and free its data when it is
+ * gone. */
 
 void cost_threads_init(void);
 void cost_threads_mark(bool end);

@@ -10,8 +10,9 @@
 /* What was counted in the last minutes.
  * =====================================
  *
- * At each tick, every COST_TICK_MS, the sampler copies the numbers of the most
- * active accounts and threads.  The present numbers minus a copy are a window.
+ * At each tick, every COST_TICK_MS, the sampler copies the numbers of the 256
+ * most active accounts of each kind, see cost_recorder_activity(), and of 256
+ * of their recorders at most.  The present numbers minus a copy are a window.
  * All of the latest ticks are kept, and one in COST_TICKS_STEP of the older
  * ones.
  *
@@ -35,7 +36,8 @@
 #define COST_TICKS_STEP 6
 #define COST_TICKS_MAX 102
 
-/* Bytes that all copies may take.  The oldest ones are freed. */
+/* Bytes that all copies may take before a tick adds its own.  The oldest ones
+ * are freed. */
 #define COST_WINDOW_MAX (20 * 1024 * 1024)
 
 /* A moment at which numbers were copied. */

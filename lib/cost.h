@@ -39,7 +39,8 @@ struct simap;
  *
  * An event in progress when accounting is switched off is recorded, unless it
  * is an iteration of the main loop, an upcall that gets lost, or a burst that
- * is timed, is within another event, has drops or retries, or fails.
+ * is timed, is within another event, has drops or retries, fails, or goes to
+ * another tx queue than the burst before.
  *
  *
  * Thread-safety
@@ -47,8 +48,9 @@ struct simap;
  *
  * A recorder has a single writer at any time: its owner makes sure of that.
  * Recording never waits.  It allocates memory for the first event of a class,
- * times of a new doubling, slow events and new keys.  Neither the writer nor a
- * reader may be quiescent (see ovs-rcu.h).
+ * times of a new doubling, slow events, new keys, and a thread's ring of the
+ * flight recorder.  Neither the writer nor a reader may be quiescent (see
+ * ovs-rcu.h).
  *
  * Any thread may read or clear an account while others record into it, with
  * relaxed loads: a reading may have part of an event that is recorded
@@ -56,12 +58,12 @@ struct simap;
  * slowest events or keys that its thread is adding to; the next reading has
  * the rest.  Sums are exact once no thread records.
  *
- * Locks are taken in this order: the lock of the configuration, under which
- * cost_config's apply() runs, and sometimes refresh(); one that refresh()
- * takes, such as the lock of sockets; of all accounts; of one account; of the
- * deleted accounts of its kind; of windows.  Recording only tries locks: for
- * an event that is to be logged, for a cause, and for the flight recorder, see
- * lib/cost-flight.h.
+ * Locks are taken in this order: the lock of lib/netlink-cost.c; of the
+ * configuration, under which cost_config's apply() runs, and sometimes
+ * refresh(); one that these take, such as the lock of the flight recorder or
+ * of sockets; of all accounts; of one account; of the deleted accounts of its
+ * kind; of windows.  Recording only tries locks: for an event that is to be
+ * logged, for a cause, and for the flight recorder, see lib/cost-flight.h.
  *
  * The numbers of a destroyed recorder move to a book named "exited".  The
  * numbers of a destroyed account, with those of its recorders, move to the
@@ -75,7 +77,8 @@ struct simap;
  * Clearing an account removes the data of its recorders, and empties "exited".
  * An event in progress counts for the new data; one that a thread is just
  * adding may be lost.  Clearing all accounts of a kind clears the sum of
- * deleted ones, too.
+ * deleted ones, too.  The flight recorder, cost/threads,
+ * revalidator/cost-limit and an event that waits for cost_log() stay.
  *
  * The sampler, see lib/cost-threads.h, calls cost_log(), and
  * cost_accounts_copy() for the reports of the last minutes, see
@@ -84,7 +87,9 @@ struct simap;
  * of all the time.  They are of less than 'last_ms' if copies so old had to be
  * freed, or the account has none of that tick: see 'elapsed_ms'. */
 
-/* Accounts.  Any thread may call these. */
+/* Accounts.  Any thread may call these.  cost_account_remove_recorders()
+ * destroys all recorders, which no thread may use any more: those of a tx
+ * port, when it is reconfigured. */
 struct cost_account *cost_account_create(const struct cost_kind *,
                                          const char *name,
                                          const char *datapath);
@@ -130,8 +135,8 @@ struct cost_reading {
 struct cost_sum {
     uint64_t n_accounts;
     long long int since_us;             /* Time of day when any of them was
-                                         * cleared last, or the kind's first
-                                         * one was created, or of 'from'. */
+                                         * cleared last, or the kind was first
+                                         * used, or of 'from'. */
     struct cost_book book;
 };
 
@@ -159,6 +164,8 @@ size_t cost_accounts_clear(const struct cost_kind *const kinds[],
                            size_t n_kinds, const char *name);
 const char *cost_account_name(const struct cost_account *);
 void cost_account_take_slowest(struct cost_account *);
+/* Returns false, with nothing to free, if the account is older than 'from' and
+ * has no copy of then or later. */
 bool cost_account_read(struct cost_account *, const struct cost_tick *from,
                        struct cost_reading *);
 void cost_accounts_copy(void);

@@ -33,6 +33,8 @@ struct unixctl_worker_reply {
 /* Does the job of 'aux', and frees 'aux'. */
 typedef void unixctl_worker_cb(void *aux, struct unixctl_worker_reply *);
 
+/* Returns false if the job is refused: then the reply has been sent, and the
+ * caller keeps 'aux'. */
 bool unixctl_worker_do(struct unixctl_conn *, unixctl_worker_cb *, void *aux);
 void unixctl_worker_run(void);
 void unixctl_worker_wait(void);

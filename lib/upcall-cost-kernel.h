@@ -43,10 +43,10 @@ struct upcall_cost_socket;
  * others; upcall_cost_batch_stop() only makes the thread forget the batch.
  *
  * The hooks apply to the batch that the calling thread has started.  While
- * there is none, or accounting is off, they do nothing.  They read the clock
- * when an upcall has been received and when the batch is done, and in between
- * only if the upcall, or one of the batch, is sampled or watched, or is
- * complete early.
+ * there is none, or accounting is off, they do nothing, except that those for
+ * sockets still follow a watched queue.  They read the clock when an upcall
+ * has been received and when the batch is done, and in between only if the
+ * upcall, or one of the batch, is sampled or watched, or is complete early.
  *
  * lib/dpif-netlink.c calls the functions for sockets.  For each socket, the
  * kernel counts the upcalls that it drops because the socket's buffer is full.
@@ -54,7 +54,7 @@ struct upcall_cost_socket;
  * the settings, and whoever closes the socket, to a recorder named "sockets",
  * which belongs to the account of the socket's 'dpif'.
  *
- * An observer may know how long upcalls took before they were received.
+ * An observer may know when an upcall was put into the queue.
  *
  *
  * Thread-safety
@@ -114,9 +114,12 @@ struct upcall_cost_observer {
                                         unsigned int *seq);
     void (*stop)(struct upcall_cost_queue *);
 
+    /* Returns when 'msg' was put into the queue, in ns of CLOCK_MONOTONIC, or
+     * 0 if that is not known. */
     uint64_t (*received)(struct upcall_cost_queue *, const void *msg,
                          size_t len);
     void (*overrun)(struct upcall_cost_queue *);
+    /* Nothing is left.  Returns the orphans found since the last call. */
     size_t (*empty)(struct upcall_cost_queue *);
 };
 

@@ -27,7 +27,7 @@
 
 void upcall_cost_queue_init(void);
 
-/* The functions of upcall_cost_queue_init()'s observer, for tests. */
+/* For tests.  See also 'struct upcall_cost_observer'. */
 struct upcall_cost_queue *upcall_cost_queue_attach(int fd, char **error);
 void upcall_cost_queue_detach(struct upcall_cost_queue *);
 

@@ -20,7 +20,8 @@ struct smap;
  * datapath alone are in lib/upcall-cost-kernel.h; both are in one report.
  * Each class is defined in Documentation/topics/upcall-cost.rst.
  *
- * A lost upcall is no event: it has no time, and increments a counter only.
+ * A lost upcall is not an event: it has no time.  It increments a counter and,
+ * if its port is known, the losses of the port.
  *
  *
  * Thread-safety
@@ -107,7 +108,7 @@ enum upcall_cost_counter {
     UPCALL_COST_K_COUNTERS(COST_ENUM)
 };
 
-/* Why the datapath asks. */
+/* Why the datapath asks: the classes of upcalls. */
 enum upcall_cost_type {
     UPCALL_COST_MISS,
     UPCALL_COST_SLOW_PATH,
@@ -153,10 +154,11 @@ extern const struct cost_kind upcall_cost_kernel_kind;
 /* An upcall. */
 struct upcall_cost {
     struct cost_span span;
-    const struct miniflow *miniflow;    /* Of its packet, or NULL, ... */
+    const struct miniflow *miniflow;    /* For details, or NULL, ... */
     const struct flow *flow;            /* ...and then this is not. */
-    bool left;                          /* It ends when the next one begins,
-                                         * or the batch of packets ends. */
+    bool left;                          /* It ends when the next miss begins,
+                                         * a packet no longer needs one, or the
+                                         * batch of packets ends. */
     uint32_t packet_len;
     uint32_t n_kept;                    /* Bytes in 'packet'. */
     uint8_t packet[UPCALL_COST_PACKET_MAX];  /* How it begins, before actions

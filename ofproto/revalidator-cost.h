@@ -14,13 +14,17 @@ struct revalidator_cost;
  *
  * The hooks that ofproto-dpif-upcall calls, on top of lib/cost-span.h.  Each
  * datapath has two accounts: one of rounds, which the leading revalidator
- * thread records, and one of each thread's share of a round.  The recorders
- * exist from thread_start() to thread_stop(), except those named "main", which
- * record purges: flows that are deleted outside of rounds.
+ * thread records, and one of each thread's share of a round.  All events are
+ * split.  The class of a share is the reason of the round; that of a round has
+ * the move of the flow limit, too.  The recorders exist from thread_start() to
+ * thread_stop(), except those named "main", which record purges: flows that
+ * are deleted outside of rounds, in class "statistics".
  *
  * A thread collects its counts, and records them with its share; sweep_end()
- * adds them to the round's.  A round that is cancelled, for a pause or an
- * exit, is not recorded; its time is idle time.
+ * adds them to the round's.  A round in progress when accounting is switched
+ * off lacks the counts of threads whose share has not begun.  A round that is
+ * cancelled, for a pause or an exit, has no more calls and is not recorded.
+ * Its time is idle time of the next round.
  *
  *
  * Thread-safety

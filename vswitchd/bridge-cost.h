@@ -27,8 +27,10 @@
  *     type of message is a class.
  *
  * A type, command or message that finds no class left is in class "other".
- * The recorders live as long as the process.  An event that begins while
- * accounting is off is not recorded.
+ * All events are split.  For -top, "interfaces" counts by interface, and
+ * "openflow" by message and peer.  The recorders live as long as the process.
+ * A command or message is recorded if accounting was on when its iteration
+ * began, an update of an interface if it is on when the update begins.
  *
  * Other accounts have part of a stage's time, too: 'stats' includes the
  * updates of interfaces, 'datapath' the upcalls that the main thread handles.
