@@ -52,7 +52,7 @@ block_add(struct cost_block *dst, const struct cost_block *src)
     for (size_t i = 0; i < src->kind->n_counters; i++) {
         cost_increase(&dst->counters[i], cost_load(&src->counters[i]));
     }
-    if (cost_hist_max(src->total) > cost_hist_max(dst->total)) {
+    if (cost_load(&src->total->max) > cost_load(&dst->total->max)) {
         cost_store(&dst->max_us, cost_load(&src->max_us));
     }
     for (size_t i = 0; i < src->kind->n_stages; i++) {
@@ -145,9 +145,7 @@ cost_book_add_block(struct cost_book *book, size_t class,
     if (class >= book->n_classes) {
         struct cost_block **new = cost_alloc((class + 1) * sizeof *new);
 
-        if (book->n_classes) {
-            memcpy(new, book->classes, book->n_classes * sizeof *new);
-        }
+        nullable_memcpy(new, book->classes, book->n_classes * sizeof *new);
         cost_free(book->classes, book->n_classes * sizeof *new);
         book->classes = new;
         book->n_classes = class + 1;
@@ -189,7 +187,7 @@ block_subtract(struct cost_block *block, const struct cost_block *old,
     }
     for (size_t i = 0; i < block->kind->n_stages; i++) {
         cost_hist_subtract(&block->hists[i], &old->hists[i]);
-        any |= cost_hist_max(&block->hists[i]);
+        any |= cost_load(&block->hists[i].max);
     }
     if (cost_load(&block->max_us) < since_us) {
         cost_store(&block->max_us, 0);
@@ -255,7 +253,7 @@ cost_book_time(const struct cost_book *book)
 
     for (size_t i = 0; i < book->n_classes; i++) {
         if (book->classes[i]) {
-            time_ns += cost_hist_sum(book->classes[i]->total);
+            time_ns += cost_load(&book->classes[i]->total->sum);
         }
     }
     return time_ns;

@@ -270,11 +270,11 @@ cost_hist_subtract(struct cost_hist *hist, const struct cost_hist *old)
         return;
     }
     if (first) {
-        cost_store(&hist->min, MAX(cost_hist_min(hist),
+        cost_store(&hist->min, MAX(cost_load(&hist->min),
                                    cost_hist_edges[first - 1] + 1));
     }
     if (last < COST_HIST_N_EDGES) {
-        cost_store(&hist->max, MIN(cost_hist_max(hist),
+        cost_store(&hist->max, MIN(cost_load(&hist->max),
                                    cost_hist_edges[last]));
     }
 }
@@ -289,22 +289,6 @@ cost_hist_count(const struct cost_hist *hist)
         count += get_count(buckets, i);
     }
     return count;
-}
-
-uint64_t
-cost_hist_sum(const struct cost_hist *hist)
-{
-    return cost_load(&hist->sum);
-}
-
-/* Returns the mean of 'hist', or 0 if it is empty. */
-double
-cost_hist_mean(const struct cost_hist *hist)
-{
-    uint64_t count = cost_hist_count(hist);
-    double sum = cost_hist_sum(hist);
-
-    return count ? sum / count : 0;
 }
 
 /* Returns the duration that a duration in bucket 'b' is taken for: the
@@ -334,7 +318,7 @@ cost_hist_percentile(const struct cost_hist *hist, double percent,
                      bool number)
 {
     uint64_t count = cost_hist_count(hist);
-    uint64_t max = cost_hist_max(hist);
+    uint64_t max = cost_load(&hist->max);
     unsigned int b = 0;
     uint64_t rank, seen;
     double value;
@@ -358,5 +342,5 @@ cost_hist_percentile(const struct cost_hist *hist, double percent,
         return b ? max : 0;
     }
     value = number ? cost_hist_edges[b] : bucket_representative(b);
-    return MIN(MAX(value, cost_hist_min(hist)), max);
+    return MIN(MAX(value, cost_load(&hist->min)), max);
 }

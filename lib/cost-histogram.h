@@ -59,10 +59,6 @@
 /* Highest edge, in nanoseconds. */
 #define COST_HIST_MAX_NS (UINT64_C(1000000000) << COST_HIST_MAX_EXP)
 
-/* OTLP index of bucket 1. */
-#define COST_HIST_OTLP_OFFSET \
-    (COST_HIST_MIN_EXP * (1 << COST_HIST_SCALE))
-
 /* Upper edge, inclusive, of each bucket but the last one, in nanoseconds. */
 extern const uint64_t cost_hist_edges[COST_HIST_N_EDGES];
 
@@ -92,8 +88,6 @@ bool cost_hist_range(const struct cost_hist *, unsigned int *first,
                      unsigned int *last);
 uint64_t cost_hist_get(const struct cost_hist *, unsigned int bucket);
 uint64_t cost_hist_count(const struct cost_hist *);
-uint64_t cost_hist_sum(const struct cost_hist *);
-double cost_hist_mean(const struct cost_hist *);
 double cost_hist_percentile(const struct cost_hist *, double percent,
                             bool number);
 
@@ -123,19 +117,6 @@ static inline void
 cost_increase(atomic_uint64_t *p, uint64_t n)
 {
     cost_store(p, cost_load(p) + n);
-}
-
-/* Returns the minimum of 'hist', UINT64_MAX if it is empty. */
-static inline uint64_t
-cost_hist_min(const struct cost_hist *hist)
-{
-    return cost_load(&hist->min);
-}
-
-static inline uint64_t
-cost_hist_max(const struct cost_hist *hist)
-{
-    return cost_load(&hist->max);
 }
 
 /* Returns the bucket that a duration of 'ns' nanoseconds falls into.
@@ -195,10 +176,10 @@ cost_hist_record(struct cost_hist *hist, uint64_t value, bool *highest)
         cost_increase(&buckets->counts[i], 1);
     }
     cost_increase(&hist->sum, value);
-    if (OVS_UNLIKELY(value < cost_hist_min(hist))) {
+    if (OVS_UNLIKELY(value < cost_load(&hist->min))) {
         cost_store(&hist->min, value);
     }
-    *highest = value > cost_hist_max(hist);
+    *highest = value > cost_load(&hist->max);
     if (OVS_UNLIKELY(*highest)) {
         cost_store(&hist->max, value);
     }

@@ -158,7 +158,7 @@ cost_recorder_activity(const struct cost_recorder *recorder)
                                                     &classes->blocks[i]);
 
         if (block) {
-            sum += cost_hist_sum(block->total);
+            sum += cost_load(&block->total->sum);
             sum += cost_load(&block->n_untimed);
             for (size_t j = 0; j < recorder->kind->n_counters; j++) {
                 sum += cost_load(&block->counters[j]);

@@ -145,8 +145,8 @@ put_buckets(struct ds *s, const struct cost_hist *hist)
     open_json(s, "histogram", '{');
     cost_json_put(s, "scale", COST_HIST_SCALE);
     cost_json_begin(s, "offset");
-    ds_put_format(s, "%d", first < end
-                           ? COST_HIST_OTLP_OFFSET + (int) first - 1 : 0);
+    ds_put_format(s, "%d", first >= end ? 0 : (int) first - 1
+                           + COST_HIST_MIN_EXP * (1 << COST_HIST_SCALE));
     open_json(s, "bucket_counts", '[');
     for (unsigned int i = first; i < end; i++) {
         cost_json_put(s, NULL, cost_hist_get(hist, i));
@@ -171,15 +171,17 @@ put_stage(struct ds *s, const struct cost_view *view,
     put_boolean(s, "sampled", cost_stage_is_sampled(kind, stage));
     put_boolean(s, "apart", kind->stages[stage].flags & COST_APART);
     cost_json_put(s, "count", cost_hist_count(hist));
-    cost_json_put(s, "sum", cost_hist_sum(hist));
+    cost_json_put(s, "sum", cost_load(&hist->sum));
     if (cost_hist_count(hist)) {
-        cost_json_put(s, "min", cost_hist_min(hist));
-        cost_json_put(s, "max", cost_hist_max(hist));
+        double sum = cost_load(&hist->sum);
+
+        cost_json_put(s, "min", cost_load(&hist->min));
+        cost_json_put(s, "max", cost_load(&hist->max));
         if (stage == cost_kind_total(kind) && cost_load(&block->max_us)) {
             cost_json_put(s, "max_time_us", cost_load(&block->max_us));
         }
         cost_json_begin(s, "mean");
-        ds_put_format(s, "%.15g", cost_hist_mean(hist));
+        ds_put_format(s, "%.15g", sum / cost_hist_count(hist));
         for (size_t i = 0; i < ARRAY_SIZE(percentiles); i++) {
             cost_json_put(s, percentiles[i].name, round(cost_hist_percentile(
                               hist, percentiles[i].percent, number)));
@@ -552,14 +554,15 @@ struct column {
     enum { COUNT, REAL, TIME, PERCENT } form;
     int width;                          /* At least. */
 };
+enum { N_COLUMNS = 7 };                 /* Of each table. */
 
 /* Adds the cells of 'row', or of the head if that is NULL. */
 static void
 add_row(struct svec *cells, const char *name, const struct json *row,
-        const struct column *columns, size_t n)
+        const struct column columns[N_COLUMNS])
 {
     svec_add(cells, name);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < N_COLUMNS; i++) {
         double value = get_number(row, columns[i].member);
         struct ds s = DS_EMPTY_INITIALIZER;
 
@@ -580,24 +583,23 @@ add_row(struct svec *cells, const char *name, const struct json *row,
 
 /* Appends the table of 'cells' to 's', and frees them. */
 static void
-put_table(struct ds *s, struct svec *cells, const struct column *columns,
-          size_t n)
+put_table(struct ds *s, struct svec *cells,
+          const struct column columns[N_COLUMNS])
 {
-    int *width = xmalloc((n + 1) * sizeof *width);
+    int width[N_COLUMNS + 1];
 
-    for (size_t c = 0; c <= n; c++) {
+    for (size_t c = 0; c <= N_COLUMNS; c++) {
         width[c] = c ? columns[c - 1].width : 10;
-        for (size_t i = c; i < cells->n; i += n + 1) {
+        for (size_t i = c; i < cells->n; i += N_COLUMNS + 1) {
             width[c] = MAX(width[c], (int) strlen(cells->names[i]));
         }
     }
     for (size_t i = 0; i < cells->n; i++) {
-        size_t c = i % (n + 1);
+        size_t c = i % (N_COLUMNS + 1);
 
         ds_put_format(s, c ? " %*s" : "  %-*s", width[c], cells->names[i]);
-        ds_put_cstr(s, c == n ? "\n" : "");
+        ds_put_cstr(s, c == N_COLUMNS ? "\n" : "");
     }
-    free(width);
     svec_destroy(cells);
 }
 
@@ -612,7 +614,7 @@ static void
 put_stages(struct ds *s, const struct cost_kind *kind,
            const struct json *numbers)
 {
-    static const struct column columns[2][7] = {
+    static const struct column columns[2][N_COLUMNS] = {
         STAGE_COLUMNS(TIME, TIME), STAGE_COLUMNS(REAL, COUNT)
     };
     struct svec cells = SVEC_EMPTY_INITIALIZER;
@@ -627,15 +629,14 @@ put_stages(struct ds *s, const struct cost_kind *kind,
             if (cost_stage_is_number(kind, i) == number
                 && get_number(stage, "count")) {
                 if (!head) {
-                    add_row(&cells, number ? "number" : "stage (us)", NULL, c,
-                            7);
+                    add_row(&cells, number ? "number" : "stage (us)", NULL, c);
                     head = true;
                 }
-                add_row(&cells, kind->stages[i].name, stage, c, 7);
+                add_row(&cells, kind->stages[i].name, stage, c);
             }
         }
     }
-    put_table(s, &cells, columns[0], 7);
+    put_table(s, &cells, columns[0]);
     if (get(stage, "max_time_us")
         && get_number(stage, "max") >= MIN_DATED_NS) {
         ds_put_format(s, "  max of %s",
@@ -862,7 +863,7 @@ void
 cost_render_top(struct ds *s, const struct cost_kind *kind,
                 const struct json *sum, size_t n)
 {
-    static const struct column columns[] = {
+    static const struct column columns[N_COLUMNS] = {
         { "time%", "share", PERCENT, 6 }, { "count", "events", COUNT, 11 },
         { "+/-", "sampling_error", COUNT, 6 }, { "error", "error", COUNT, 5 },
         { "mean", "mean_ns", TIME, 8 }, { "max", "max_ns", TIME, 8 },
@@ -878,8 +879,7 @@ cost_render_top(struct ds *s, const struct cost_kind *kind,
         const struct json *rows = get(list, "rows");
         struct svec cells = SVEC_EMPTY_INITIALIZER;
 
-        add_row(&cells, get_string(list, "what"), NULL, columns,
-                ARRAY_SIZE(columns));
+        add_row(&cells, get_string(list, "what"), NULL, columns);
         for (size_t j = 0; j < MIN(count(rows), n); j++) {
             const struct json *row = json_array_at(rows, j);
             struct ds name = DS_EMPTY_INITIALIZER;
@@ -889,11 +889,10 @@ cost_render_top(struct ds *s, const struct cost_kind *kind,
                 ds_put_char(&name, ' ');
                 cost_put_name(&name, get_string(row, "group"), true);
             }
-            add_row(&cells, ds_cstr(&name), row, columns,
-                    ARRAY_SIZE(columns));
+            add_row(&cells, ds_cstr(&name), row, columns);
             ds_destroy(&name);
         }
-        put_table(s, &cells, columns, ARRAY_SIZE(columns));
+        put_table(s, &cells, columns);
     }
 }
 

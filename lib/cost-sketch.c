@@ -101,9 +101,7 @@ sketch_grow(struct cost_sketch *sketch, size_t max)
     size_t n = MIN(MAX(2 * sketch->n, MIN_ROWS), max);
     struct cost_row *rows = cost_alloc(n * sizeof *rows);
 
-    if (sketch->n) {
-        memcpy(rows, sketch->rows, sketch->n * sizeof *rows);
-    }
+    nullable_memcpy(rows, sketch->rows, sketch->n * sizeof *rows);
     cost_sketch_uninit(sketch);
     sketch->rows = rows;
     sketch->allocated = n;

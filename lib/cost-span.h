@@ -15,13 +15,13 @@
  *
  *     struct cost_span span;
  *
- *     cost_span_begin(&span, recorder, 0);
+ *     cost_span_begin(&span, recorder);
  *     ...parse...
  *     cost_lap(&kind, PARSE);
  *     ...translate...
  *     cost_lap(&kind, TRANSLATE);
  *     ...execute...
- *     cost_span_end(&span, 0, EXECUTE, class);
+ *     cost_span_end(&span, EXECUTE, class);
  *
  * cost_lap() applies to the innermost span of the calling thread, so the code
  * that ends a stage need not know the code that began the event; a span of
@@ -29,9 +29,9 @@
  * inner event is not part of the outer one, so their sum never counts time
  * twice.
  *
- * A caller that has just read the clock may pass that reading instead of 0,
- * which saves another one: if events follow each other immediately, the end of
- * one may be the start of the next.
+ * If events follow each other immediately, the end of one may be the start of
+ * the next, as in lib/upcall-cost.h: cost_span_begin__() and cost_span_end__()
+ * take the time, which saves a reading of the clock.
  *
  * cost_span_open() is for events that do not nest: one of several that are in
  * progress at the same time, or one whose time is to be part of the outer
@@ -127,7 +127,8 @@ cost_span_open__(struct cost_span *span, struct cost_recorder *recorder,
     }
 }
 
-/* Does what cost_span_begin() does for 'recorder', whose accounting is on. */
+/* Does what cost_span_begin() does for 'recorder', whose accounting is on, at
+ * 'now', in ticks. */
 static inline void
 cost_span_begin__(struct cost_span *span, struct cost_recorder *recorder,
                   bool sampled, uint64_t now)
@@ -139,16 +140,15 @@ cost_span_begin__(struct cost_span *span, struct cost_recorder *recorder,
     *innermost = span;
 }
 
-/* Begins an event of 'recorder' at 'now', in ticks, or at the present time if
- * that is 0, for which 'span' becomes the calling thread's innermost.
+/* Begins an event of 'recorder', for which 'span' becomes the calling thread's
+ * innermost.
  *
  * If 'recorder' is NULL or its accounting is off, 'span' measures nothing.
  *
  * Every span that is begun must be ended or cancelled, by the same thread, in
  * reverse order of beginning. */
 static inline void
-cost_span_begin(struct cost_span *span, struct cost_recorder *recorder,
-                uint64_t now)
+cost_span_begin(struct cost_span *span, struct cost_recorder *recorder)
 {
     uint32_t interval = (recorder
                          ? cost_sample_interval(recorder->kind->config) : 0);
@@ -156,14 +156,14 @@ cost_span_begin(struct cost_span *span, struct cost_recorder *recorder,
     if (interval) {
         cost_span_begin__(span, recorder, (cost_sample(recorder, interval)
                                            || recorder->kind->exact),
-                          (now ? now
-                           : cost_clock_now(recorder->kind->event, 0)));
+                          cost_clock_now(recorder->kind->event, 0));
     } else {
         span->recorder = NULL;
     }
 }
 
-/* Does what cost_span_end() does for 'span', which measures something. */
+/* Does what cost_span_end() does for 'span', which measures something, at
+ * 'now', in ticks. */
 static inline void
 cost_span_end__(struct cost_span *span, uint64_t now, size_t stage,
                 size_t class)
@@ -178,13 +178,13 @@ cost_span_end__(struct cost_span *span, uint64_t now, size_t stage,
     cost_span_finish(span, now, class, NULL);
 }
 
-/* Ends 'span''s event, whose last stage is 'stage', at 'now', in ticks, or at
- * the present time if that is 0, and records it for 'class'. */
+/* Ends 'span''s event, whose last stage is 'stage', and records it for
+ * 'class'. */
 static inline void
-cost_span_end(struct cost_span *span, uint64_t now, size_t stage, size_t class)
+cost_span_end(struct cost_span *span, size_t stage, size_t class)
 {
     if (OVS_LIKELY(span->recorder)) {
-        cost_span_end__(span, now ? now : cost_span_now(span), stage, class);
+        cost_span_end__(span, cost_span_now(span), stage, class);
     }
 }
 
@@ -223,14 +223,6 @@ cost_outcome(const struct cost_kind *kind, size_t counter)
     if (span) {
         span->entry.counter = counter;
     }
-}
-
-/* Returns true if the calling thread measures an event, so that the time of
- * another event within it is to be taken off, with cost_span_exclude(). */
-static inline bool
-cost_span_is_running(void)
-{
-    return *cost_innermost_get() != NULL;
 }
 
 #endif /* cost-span.h */

@@ -99,7 +99,7 @@ tx_cost_begin__(struct tx_cost *tx, bool fresh)
 {
     struct tx_cost_burst *burst = tx_cost_burst_get();
 
-    tx->special |= cost_span_is_running() ? TX_COST_NESTED : 0;
+    tx->special |= *cost_innermost_get() ? TX_COST_NESTED : 0;
     burst->begin = tx_cost_now(tx, fresh);
 }
 

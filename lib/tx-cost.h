@@ -127,7 +127,7 @@ tx_cost_begin(struct tx_cost *tx, int qid, bool fresh)
 {
     tx->qid = qid;
     *tx_cost_current_get() = tx;
-    if (OVS_UNLIKELY(tx->special || cost_span_is_running())) {
+    if (OVS_UNLIKELY(tx->special || *cost_innermost_get())) {
         tx_cost_begin__(tx, fresh);
     }
 }

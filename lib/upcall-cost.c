@@ -335,7 +335,7 @@ upcall_cost_action_begin(struct upcall_cost *upcall,
                          struct cost_recorder *recorder,
                          const struct dp_packet *packet)
 {
-    cost_span_begin(&upcall->span, recorder, 0);
+    cost_span_begin(&upcall->span, recorder);
     upcall_cost_set_packet(upcall, packet);
 }
 
@@ -366,7 +366,7 @@ upcall_cost_action_stop(struct upcall_cost *upcall,
         if (span->sampled) {
             upcall_cost_set_features(span, type, flow, actions);
         }
-        cost_span_end(span, 0, UPCALL_COST_EXECUTE, type);
+        cost_span_end(span, UPCALL_COST_EXECUTE, type);
     } else {
         upcall_cost_fail(span, type, error);
     }

@@ -113,7 +113,7 @@ record(struct cost_recorder *recorder, size_t class, uint64_t number)
     struct cost_span span;
 
     *number_get() = number;
-    cost_span_begin(&span, recorder, 0);
+    cost_span_begin(&span, recorder);
     cost_lap(recorder->kind, FIRST);
     cost_outcome(recorder->kind, number % 2 ? BAD : GOOD);
     if (span.recorder && span.sampled) {
@@ -122,7 +122,7 @@ record(struct cost_recorder *recorder, size_t class, uint64_t number)
             .id = 1 + number % N_KEYS, .name = "key",
         };
     }
-    cost_span_end(&span, 0, SECOND, class);
+    cost_span_end(&span, SECOND, class);
 }
 
 /* The only account of a kind, and the sum of its classes. */
@@ -191,9 +191,9 @@ check_book(const struct cost_book *book)
     for (size_t class = 0; class < N_CLASSES; class++) {
         struct cost_block *block = cost_book_sum(book, class);
         uint64_t n = cost_block_events(block);
-        uint64_t first = cost_hist_sum(&block->hists[FIRST]);
-        uint64_t second = cost_hist_sum(&block->hists[SECOND]);
-        uint64_t total = cost_hist_sum(&block->hists[TOTAL]);
+        uint64_t first = cost_load(&block->hists[FIRST].sum);
+        uint64_t second = cost_load(&block->hists[SECOND].sum);
+        uint64_t total = cost_load(&block->hists[TOTAL].sum);
 
         for (size_t i = FIRST; i < N_STAGES; i++) {
             ovs_assert(cost_hist_count(&block->hists[i]) == n);
@@ -429,33 +429,33 @@ check_nesting(struct cost_account *account)
     struct read *r;
 
     set_clock("event", 1000);
-    cost_span_begin(&outer, recorder, 0);
-    cost_span_begin(&inner, recorder, 0);
+    cost_span_begin(&outer, recorder);
+    cost_span_begin(&inner, recorder);
     cost_lap(&kind, FIRST);
-    cost_span_end(&inner, 0, SECOND, 1);
+    cost_span_end(&inner, SECOND, 1);
     cost_lap(&kind, FIRST);
 
     /* Cancelled ones do not count at all. */
-    cost_span_begin(&inner, recorder, 0);
+    cost_span_begin(&inner, recorder);
     cost_span_cancel(&inner);
-    ovs_assert(cost_span_is_running());
+    ovs_assert(*cost_innermost_get() == &outer);
     cost_span_exclude(100);
-    cost_span_end(&outer, 0, SECOND, 0);
-    ovs_assert(!*cost_innermost_get() && !cost_span_is_running());
+    cost_span_end(&outer, SECOND, 0);
+    ovs_assert(!*cost_innermost_get());
 
     r = read_slowest(kinds);
     ovs_assert(cost_block_events(r->sum) == 2);
     block = r->reading.total.classes[1];
-    ovs_assert(cost_hist_sum(&block->hists[FIRST]) == 1000
-               && cost_hist_sum(&block->hists[SECOND]) == 1000
-               && cost_hist_sum(&block->hists[TOTAL]) == 2000);
+    ovs_assert(cost_load(&block->hists[FIRST].sum) == 1000
+               && cost_load(&block->hists[SECOND].sum) == 1000
+               && cost_load(&block->hists[TOTAL].sum) == 2000);
 
     /* Seven readings after the first one, of which three are of the inner
      * events, in which 2000 and 1000 ns pass. */
     block = r->reading.total.classes[0];
-    ovs_assert(cost_hist_sum(&block->hists[FIRST]) == 2000
-               && cost_hist_sum(&block->hists[SECOND]) == 1900
-               && cost_hist_sum(&block->hists[TOTAL]) == 3900);
+    ovs_assert(cost_load(&block->hists[FIRST].sum) == 2000
+               && cost_load(&block->hists[SECOND].sum) == 1900
+               && cost_load(&block->hists[TOTAL].sum) == 3900);
 
     /* The slowest say how much that was. */
     ovs_assert(r->reading.n_slowest == 2);
@@ -509,11 +509,11 @@ check_points(struct cost_account *account)
     block = r->reading.total.classes[2];
     ovs_assert(cost_block_events(block) == 2);
     ovs_assert(cost_load(&block->counters[GOOD]) == 3);
-    ovs_assert(cost_hist_sum(&block->hists[APART]) == 700
-               && cost_hist_sum(&block->hists[FIRST]) == 110
-               && cost_hist_sum(&block->hists[SECOND]) == 200
-               && cost_hist_sum(&block->hists[NUMBER]) == 15
-               && cost_hist_sum(&block->hists[TOTAL]) == 310
+    ovs_assert(cost_load(&block->hists[APART].sum) == 700
+               && cost_load(&block->hists[FIRST].sum) == 110
+               && cost_load(&block->hists[SECOND].sum) == 200
+               && cost_load(&block->hists[NUMBER].sum) == 15
+               && cost_load(&block->hists[TOTAL].sum) == 310
                && cost_hist_count(&block->hists[TOTAL]) == 1);
     read_free(r);
 }
@@ -529,9 +529,9 @@ check_excluded(struct cost_account *account)
     struct read *r;
 
     set_clock("event", COST_CLOCK_MAX_NS + 1000);
-    cost_span_begin(&span, recorder, 0);
+    cost_span_begin(&span, recorder);
     cost_span_exclude(COST_CLOCK_MAX_NS + 1);
-    cost_span_end(&span, 0, SECOND, 0);
+    cost_span_end(&span, SECOND, 0);
 
     r = read_slowest(kinds);
     slow = r->reading.slowest[0];
@@ -571,10 +571,10 @@ measure(struct cost_recorder *recorder, uint64_t first, uint64_t second)
     struct cost_span span;
 
     set_clock("other", first);
-    cost_span_begin(&span, recorder, 0);
+    cost_span_begin(&span, recorder);
     cost_lap(&other_kind, FIRST);
     set_clock("other", span.sampled ? second : first + second);
-    cost_span_end(&span, 0, SECOND, 0);
+    cost_span_end(&span, SECOND, 0);
     return span.sampled && !span.entry.watched;
 }
 
@@ -715,11 +715,11 @@ check_other_kind(struct cost_account *account)
     struct cost_span span;
     struct read *r;
 
-    cost_span_begin(&span, recorder, 0);
+    cost_span_begin(&span, recorder);
     cost_lap(&other_kind, FIRST);
     cost_outcome(&other_kind, BAD);
     cost_outcome(&kind, GOOD);
-    cost_span_end(&span, 0, SECOND, 0);
+    cost_span_end(&span, SECOND, 0);
     cost_lap(&other_kind, FIRST);
     cost_outcome(&other_kind, BAD);
 
@@ -739,35 +739,34 @@ check_next(struct cost_account *account)
     struct cost_recorder *recorder = cost_recorder_create(account, "main");
     struct cost_span outer, span;
     const struct cost_hist *hist;
-    uint64_t now;
+    uint64_t now = 0;
     struct read *r;
 
     set_clock("event", 1000);
-    cost_span_begin(&outer, recorder, 0);
-    now = cost_span_now(&outer);
+    cost_span_begin(&outer, recorder);
     for (int i = 0; i < N_EVENTS; i++) {
-        cost_span_begin(&span, recorder, now);
+        now = i % 4 ? now : cost_span_now(&outer);
+        cost_span_begin__(&span, recorder, true, now);
         if (i % 4 == 3) {
             cost_span_cancel(&span);
-            now = 0;
         } else {
             now = cost_span_now(&outer);
-            cost_span_end(&span, now, SECOND, 1);
+            cost_span_end__(&span, now, SECOND, 1);
         }
         ovs_assert(*cost_innermost_get() == &outer);
     }
-    cost_span_end(&outer, 0, SECOND, 0);
+    cost_span_end(&outer, SECOND, 0);
 
     r = read_kind(kinds);
     ovs_assert(cost_book_events(&r->reading.total, 0) == 1);
     hist = &r->reading.total.classes[1]->hists[TOTAL];
     ovs_assert(cost_hist_count(hist) == N_EVENTS * 3 / 4);
-    ovs_assert(cost_hist_min(hist) == 1000 && cost_hist_max(hist) == 1000);
+    ovs_assert(cost_load(&hist->min) == 1000 && cost_load(&hist->max) == 1000);
 
     /* One reading before the first event, one before each event that follows a
      * cancelled one, and one at the end. */
     hist = &r->reading.total.classes[0]->hists[TOTAL];
-    ovs_assert(cost_hist_sum(hist) == (N_EVENTS / 4 + 1) * 1000);
+    ovs_assert(cost_load(&hist->sum) == (N_EVENTS / 4 + 1) * 1000);
     read_free(r);
 }
 
@@ -785,22 +784,22 @@ check_off(struct cost_account *account)
     ovs_assert(read_count() == 1);
 
     /* Off, then on: the outer event is not counted. */
-    cost_span_begin(&outer, recorder, 0);
+    cost_span_begin(&outer, recorder);
     configure(true, 1);
-    cost_span_begin(&inner, recorder, 0);
-    cost_span_end(&inner, 0, SECOND, 0);
+    cost_span_begin(&inner, recorder);
+    cost_span_end(&inner, SECOND, 0);
     cost_lap(&kind, FIRST);
-    cost_span_end(&outer, 0, SECOND, 0);
+    cost_span_end(&outer, SECOND, 0);
     ovs_assert(read_count() == 2);
 
     /* On, then off: the outer event is, and what happens in an inner one is
      * taken for its own. */
-    cost_span_begin(&outer, recorder, 0);
+    cost_span_begin(&outer, recorder);
     configure(false, 1);
-    cost_span_begin(&inner, recorder, 0);
+    cost_span_begin(&inner, recorder);
     cost_outcome(&kind, BAD);
-    cost_span_end(&inner, 0, SECOND, 0);
-    cost_span_end(&outer, 0, SECOND, 0);
+    cost_span_end(&inner, SECOND, 0);
+    cost_span_end(&outer, SECOND, 0);
     ovs_assert(read_count() == 3);
     ovs_assert(!*cost_innermost_get());
 
@@ -1110,12 +1109,13 @@ check_window(const struct event *events, size_t n, long long int last_ms,
     hist = &block->hists[TOTAL];
     ovs_assert(cost_block_events(block) == count);
     ovs_assert(cost_load(&block->counters[GOOD]) == count);
-    ovs_assert(cost_hist_count(hist) == count && cost_hist_sum(hist) == sum);
+    ovs_assert(cost_hist_count(hist) == count && cost_load(&hist->sum) == sum);
     if (count) {
-        ovs_assert(cost_hist_max(hist) >= max && cost_hist_min(hist) <= min);
-        ovs_assert(cost_hist_bucket(cost_hist_max(hist))
+        ovs_assert(cost_load(&hist->max) >= max
+                   && cost_load(&hist->min) <= min);
+        ovs_assert(cost_hist_bucket(cost_load(&hist->max))
                    == cost_hist_bucket(max));
-        ovs_assert(cost_hist_bucket(cost_hist_min(hist))
+        ovs_assert(cost_hist_bucket(cost_load(&hist->min))
                    == cost_hist_bucket(min));
     } else {
         ovs_assert(cost_book_is_empty(&book) && !slow.n_slowest);
@@ -1437,12 +1437,12 @@ check_old_numbers(struct cost_account *account)
     ovs_assert(cost_book_events(&books[2], 0) == 1);
     ovs_assert(cost_book_events(&books[2], 2) == 1);
     block = books[2].classes[0];
-    ovs_assert(cost_hist_sum(&block->hists[TOTAL]) == 70);
-    ovs_assert(cost_hist_min(&block->hists[TOTAL]) == 70);
-    ovs_assert(cost_hist_max(&block->hists[TOTAL])
+    ovs_assert(cost_load(&block->hists[TOTAL].sum) == 70);
+    ovs_assert(cost_load(&block->hists[TOTAL].min) == 70);
+    ovs_assert(cost_load(&block->hists[TOTAL].max)
                == cost_hist_edges[cost_hist_bucket(70)]);
-    ovs_assert(cost_hist_sum(&block->hists[NUMBER]) == 8
-               && cost_hist_max(&block->hists[NUMBER]) == 8);
+    ovs_assert(cost_load(&block->hists[NUMBER].sum) == 8
+               && cost_load(&block->hists[NUMBER].max) == 8);
     ovs_assert(cost_load(&block->counters[GOOD]) == 1);
     ovs_assert(cost_load(&block->max_us));
     cost_book_subtract(&books[1], &books[1], UINT64_MAX);
@@ -1604,7 +1604,7 @@ check_max_time(struct cost_account *account)
     cost_book_init(&sum, &kind);
     cost_book_add(&sum, &books[0]);
     cost_book_add(&sum, &books[1]);
-    ovs_assert(cost_hist_max(sum.classes[0]->total) == 2000);
+    ovs_assert(cost_load(&sum.classes[0]->total->max) == 2000);
     ovs_assert(!cost_load(&sum.classes[0]->max_us));
     cost_book_uninit(&sum);
     for (size_t i = 0; i < ARRAY_SIZE(books); i++) {

@@ -91,8 +91,8 @@ each(const struct cost_block *block, enum nl_cost_stage stage, size_t unit)
     if (!cost_hist_count(hist)) {
         return 0;
     }
-    ovs_assert(cost_hist_min(hist) == cost_hist_max(hist));
-    return cost_hist_min(hist) / unit;
+    ovs_assert(cost_load(&hist->min) == cost_load(&hist->max));
+    return cost_load(&hist->min) / unit;
 }
 
 /* Prints how long the calls of 'op' in account 'name' took. */
@@ -220,10 +220,10 @@ test_dump(void)
     block = read_calls("addr", NL_COST_DUMP);
     printf("addr dump: %"PRIu64" sent, ",
            cost_hist_count(&block->hists[NL_COST_SEND]));
-    print_count(cost_hist_sum(&block->hists[NL_COST_REQUESTS]), "request");
+    print_count(cost_load(&block->hists[NL_COST_REQUESTS].sum), "request");
     printf(", %"PRIu64" us each\n", each(block, NL_COST_SEND, 1000));
     bytes = &block->hists[NL_COST_BYTES];
-    ovs_assert(cost_hist_count(bytes) && cost_hist_sum(bytes));
+    ovs_assert(cost_hist_count(bytes) && cost_load(&bytes->sum));
     ovs_assert(cost_hist_count(bytes)
                == cost_hist_count(&block->hists[NL_COST_RECEIVE]));
     printf("addr dump: received, %"PRIu64" us each, bytes known\n",
@@ -297,7 +297,7 @@ test_netlink_cost(int argc OVS_UNUSED, char *argv[] OVS_UNUSED)
     print_slowest("ovs_flow", NL_COST_TRANSACT);
     block = read_calls("ovs_flow", NL_COST_TRANSACT);
     printf("ovs_flow transact: %"PRIu64" bytes\n",
-           cost_hist_sum(&block->hists[NL_COST_BYTES]));
+           cost_load(&block->hists[NL_COST_BYTES].sum));
     cost_block_destroy(block);
 
     set_clock(1);

@@ -161,7 +161,7 @@ print_class(const struct cost_block *block, const char *name)
 
         if (cost_hist_count(hist)) {
             printf(" %s %"PRIu64"/%"PRIu64, kind->stages[i].name,
-                   (cost_hist_sum(hist)
+                   (cost_load(&hist->sum)
                     / (cost_stage_is_number(kind, i) ? 1 : 1000)),
                    cost_hist_count(hist));
         }

@@ -203,7 +203,7 @@ bridge_cost_enter(enum bridge_cost_stage stage)
 void
 bridge_cost_iface_start(struct cost_span *span)
 {
-    cost_span_begin(span, recorders[IFACES], 0);
+    cost_span_begin(span, recorders[IFACES]);
 }
 
 /* Ends 'span', whose last stage is BRIDGE_COST_IFACE_ROW, for the interface
@@ -214,7 +214,7 @@ bridge_cost_iface_stop(struct cost_span *span, const char *name,
 {
     set_text(1, &name);
     set_who(span, name, "");
-    cost_span_end(span, 0, BRIDGE_COST_IFACE_ROW,
+    cost_span_end(span, BRIDGE_COST_IFACE_ROW,
                   get_class(type, FIRST_TYPE, FIRST_COMMAND));
     loop_details[N_INTERFACES]++;
 }
