@@ -245,7 +245,7 @@ cost_flight_apply(const struct smap *settings)
 
     ovs_mutex_lock(&mutex);
     if (!on) {
-        cost_span_observe(NULL);
+        atomic_store_relaxed(&cost_observer, NULL);
         atomic_store_explicit(&state, OFF, memory_order_release);
         for (size_t i = 0; i < N_KEPT; i++) {
             moment_unref(kept[i]);
@@ -260,7 +260,7 @@ cost_flight_apply(const struct smap *settings)
             ovs_mutex_unlock(&ring->mutex);
         }
         atomic_store_explicit(&state, ON, memory_order_release);
-        cost_span_observe(record);
+        atomic_store_relaxed(&cost_observer, record);
     }
     ovs_mutex_unlock(&mutex);
 }

@@ -12,8 +12,7 @@
  * what is slow seldom comes alone. */
 #define N_WATCH 16
 
-/* Finds out why an event was slow, or NULL. */
-static cost_cause_cb *cause_cb;
+enum cost_cause (*cost_get_cause)(uint64_t event_ns, uint64_t age_ns);
 
 /* Tells of events that are to be logged. */
 static ATOMIC(cost_breach_cb *) breach_cb;
@@ -267,13 +266,6 @@ recorder_prepare(struct cost_recorder *recorder, size_t class)
     return data;
 }
 
-/* Makes 'cb' find out why events are slow.  No thread may record yet. */
-void
-cost_set_cause_cb(cost_cause_cb *cb)
-{
-    cause_cb = cb;
-}
-
 /* Makes 'cb' know of events that are to be logged. */
 void
 cost_set_breach_cb(cost_breach_cb *cb)
@@ -289,7 +281,7 @@ get_cause(const struct cost_kind *kind, const struct cost_entry *entry)
                          + entry->excluded_ns);
     uint64_t age_ns = event_ns;
 
-    if (!cause_cb) {
+    if (!cost_get_cause) {
         return COST_CAUSE_UNKNOWN;
     }
     for (size_t i = 0; i < kind->n_stages; i++) {
@@ -298,7 +290,7 @@ get_cause(const struct cost_kind *kind, const struct cost_entry *entry)
             age_ns += entry->stages[i];
         }
     }
-    return cause_cb(event_ns, age_ns);
+    return cost_get_cause(event_ns, age_ns);
 }
 
 /* Puts 'entry', with 'cause' and the details of 'span', or NULL, into '*list'

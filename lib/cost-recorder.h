@@ -77,9 +77,9 @@ void cost_recorder_read(const struct cost_recorder *, struct cost_book *);
 uint64_t cost_recorder_activity(const struct cost_recorder *);
 
 /* Returns why the event that ends was slow, which began at most 'age_ns' ago
- * and took 'event_ns' of that.  The calling thread is that of the event. */
-typedef enum cost_cause cost_cause_cb(uint64_t event_ns, uint64_t age_ns);
-void cost_set_cause_cb(cost_cause_cb *);
+ * and took 'event_ns' of that.  The calling thread is that of the event.  Or
+ * NULL.  Constant once any thread records. */
+extern enum cost_cause (*cost_get_cause)(uint64_t event_ns, uint64_t age_ns);
 
 /* For the log: an event has taken longer than 'log_ns', in its thread.  Its
  * span may be NULL.  The flight recorder is a cost_span_observer instead. */

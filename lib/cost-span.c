@@ -8,16 +8,7 @@
 
 DEFINE_EXTERN_PER_THREAD_DATA(cost_innermost, NULL);
 
-/* Called for each event that has been recorded, or NULL. */
-static ATOMIC(cost_span_observer *) observer;
-
-/* Makes 'observer_' see events, in their threads, or nobody if that is NULL.
- * Any thread may call this. */
-void
-cost_span_observe(cost_span_observer *observer_)
-{
-    atomic_store_relaxed(&observer, observer_);
-}
+ATOMIC(cost_span_observer *) cost_observer;
 
 /* Begins an event of 'recorder', unless that is NULL, at 'now', in ticks.  Its
  * stages are recorded if 'sampled'. */
@@ -91,7 +82,7 @@ record(struct cost_span *span, uint64_t now, uint64_t total,
         entry->known &= ~(1u << last);
     }
     cost_record(span->recorder, entry, counts, span);
-    atomic_read_relaxed(&observer, &observe);
+    atomic_read_relaxed(&cost_observer, &observe);
     if (observe) {
         observe(span, now);
     }

@@ -80,9 +80,9 @@ DECLARE_EXTERN_PER_THREAD_DATA(struct cost_span *, cost_innermost);
 /* Sees an event that cost_span_finish() has just recorded, except for its
  * keys, in its thread.  It ended at 'now', in ticks, or 'trailing' before that
  * if its last stage is COST_APART.  All that are split or slow are seen, and
- * some others. */
+ * some others.  Or NULL.  Any thread may set it. */
 typedef void cost_span_observer(const struct cost_span *, uint64_t now);
-void cost_span_observe(cost_span_observer *);
+extern ATOMIC(cost_span_observer *) cost_observer;
 
 /* Only for a span of cost_span_begin(). */
 void cost_span_cancel(struct cost_span *);

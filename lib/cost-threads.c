@@ -571,7 +571,7 @@ lock_self(void)
 }
 
 /* Returns why the event that ends in the calling thread was slow, see
- * cost_cause_cb.  Takes some microseconds, at most ten times a second in each
+ * cost_get_cause.  Takes some microseconds, at most ten times a second in each
  * thread. */
 enum cost_cause
 cost_threads_cause(uint64_t event_ns, uint64_t age_ns)
@@ -832,7 +832,7 @@ cost_threads_init(void)
     };
 
     cost_flight_init();
-    cost_set_cause_cb(cost_threads_cause);
+    cost_get_cause = cost_threads_cause;
     config.apply = cost_flight_apply;
     cost_config_register(&config);
     cost_report_register_command(&command);

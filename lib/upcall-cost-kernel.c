@@ -15,8 +15,7 @@
 #include "ovs-thread.h"
 #include "util.h"
 
-/* Or NULL.  Constant once there is a socket. */
-static const struct upcall_cost_observer *observer;
+const struct upcall_cost_observer *upcall_cost_observer;
 
 /* Protects what is known of all sockets.  Whoever holds it is the one who
  * records losses. */
@@ -38,7 +37,7 @@ struct upcall_cost_socket {
     const struct dpif *dpif;
     int fd;
     bool shared;                        /* Do several threads receive? */
-    struct upcall_cost_queue *queue;    /* Of 'observer', or NULL. */
+    struct upcall_cost_queue *queue;    /* Of the observer, or NULL. */
     unsigned int queue_seq;             /* Of its configuration. */
 
     uint32_t n_dropped OVS_GUARDED_BY(mutex);  /* By the kernel, counted. */
@@ -412,7 +411,7 @@ upcall_cost_socket_destroy(struct upcall_cost_socket *socket)
             atomic_count_dec(&upcall_cost_n_shared);
         }
         if (socket->queue) {
-            observer->stop(socket->queue);
+            upcall_cost_observer->stop(socket->queue);
         }
         ovs_mutex_lock(&mutex);
         count_dropped(socket);
@@ -428,7 +427,8 @@ upcall_cost_socket_received(struct upcall_cost_socket *socket,
                             const struct ofpbuf *msg)
 {
     if (socket->queue) {
-        uint64_t ns = observer->received(socket->queue, msg->data, msg->size);
+        uint64_t ns = upcall_cost_observer->received(socket->queue, msg->data,
+                                                     msg->size);
         uint64_t now = cost_clock_monotonic();
         struct upcall_cost_batch *batch = current_batch();
 
@@ -446,7 +446,7 @@ void
 upcall_cost_socket_overrun(struct upcall_cost_socket *socket)
 {
     if (socket->queue) {
-        observer->overrun(socket->queue);
+        upcall_cost_observer->overrun(socket->queue);
     }
 }
 
@@ -455,7 +455,7 @@ void
 upcall_cost_socket_empty(struct upcall_cost_socket *socket)
 {
     if (socket->queue) {
-        size_t n_orphans = observer->empty(socket->queue);
+        size_t n_orphans = upcall_cost_observer->empty(socket->queue);
         struct upcall_cost_batch *batch = current_batch();
 
         if (batch) {
@@ -463,15 +463,8 @@ upcall_cost_socket_empty(struct upcall_cost_socket *socket)
                        UPCALL_COST_K_ORPHAN, n_orphans);
         }
     }
-    if (observer && !socket->shared) {
-        socket->queue = observer->update(socket->queue, socket->fd,
-                                         &socket->queue_seq);
+    if (upcall_cost_observer && !socket->shared) {
+        socket->queue = upcall_cost_observer->update(socket->queue, socket->fd,
+                                                     &socket->queue_seq);
     }
-}
-
-/* Makes 'observer_' follow all sockets.  To be called before there is any. */
-void
-upcall_cost_kernel_observe(const struct upcall_cost_observer *observer_)
-{
-    observer = observer_;
 }

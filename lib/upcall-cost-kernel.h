@@ -124,6 +124,8 @@ struct upcall_cost_observer {
 };
 
 extern atomic_count upcall_cost_n_shared;   /* Sockets that are 'shared'. */
-void upcall_cost_kernel_observe(const struct upcall_cost_observer *);
+
+/* Or NULL.  Constant once there is a socket. */
+extern const struct upcall_cost_observer *upcall_cost_observer;
 
 #endif /* upcall-cost-kernel.h */

@@ -533,7 +533,7 @@ upcall_cost_queue_init(void)
         .empty = upcall_cost_queue_empty,
     };
 
-    upcall_cost_kernel_observe(&watcher);
+    upcall_cost_observer = &watcher;
     upcall_cost_config.apply = apply_config;
     unixctl_command_register("upcall/cost-queue", "", 0, 0, queue_show, NULL);
 }
