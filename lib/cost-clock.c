@@ -195,12 +195,18 @@ cost_clock_name(void)
             : "monotonic");
 }
 
-/* Reads the test clock for 'event'. */
-static uint64_t COST_COLD
-read_test_clock(const char *event)
+/* Reads a clock that is not the counter, for 'event'. */
+uint64_t
+cost_clock_now__(const char *event)
 {
     uint64_t now;
+    int source;
 
+    atomic_read_relaxed(&cost_clock.source, &source);
+    if (source != COST_CLOCK_TEST) {
+        /* It is far from whatever the counter had before a change. */
+        return cost_clock_monotonic() | UINT64_C(1) << 63;
+    }
     ovs_mutex_lock(&mutex);
     if (test_n_steps && (!test_event || !strcmp(event, test_event))) {
         test_now += test_steps[test_next];
@@ -211,18 +217,6 @@ read_test_clock(const char *event)
     now = test_now;
     ovs_mutex_unlock(&mutex);
     return now;
-}
-
-/* Reads a clock that is not the counter, for 'event'. */
-uint64_t
-cost_clock_now__(const char *event)
-{
-    int source;
-
-    atomic_read_relaxed(&cost_clock.source, &source);
-    /* CLOCK_MONOTONIC is far from whatever the counter had before a change. */
-    return (source == COST_CLOCK_TEST ? read_test_clock(event)
-            : cost_clock_monotonic() | UINT64_C(1) << 63);
 }
 
 /* Makes each reading of the clock for 'event', or each one if that is NULL,

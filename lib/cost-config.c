@@ -77,12 +77,6 @@ get_reports(struct sset *reports)
     return all;
 }
 
-static uint64_t
-breach_ns(const struct cost_breach *breach)
-{
-    return breach->entry.stages[cost_kind_total(breach->kind)];
-}
-
 /* Keeps the event for cost_log() if it is the slowest one so far, in the
  * thread that records it, which does not wait for another one that does. */
 static void
@@ -98,8 +92,8 @@ keep_breach(const struct cost_recorder *recorder,
         return;
     }
     breach = config->breach;
-    if (!breach || entry->stages[cost_kind_total(recorder->kind)]
-                   > breach_ns(breach)) {
+    if (!breach || (entry->stages[cost_kind_total(recorder->kind)]
+                    > breach->entry.stages[cost_kind_total(breach->kind)])) {
         if (!breach) {
             breach = config->breach = xmalloc(sizeof *breach);
         }
@@ -121,23 +115,6 @@ keep_breach(const struct cost_recorder *recorder,
     ovs_mutex_unlock(&breach_mutex);
 }
 
-/* Appends the class of 'breach' to 's', the most specific one that is
- * known. */
-static void
-put_class(struct ds *s, const struct cost_breach *breach)
-{
-    const struct cost_kind *kind = breach->kind;
-
-    ds_put_cstr(s, ", class ");
-    for (size_t i = 0; i < kind->n_lists; i++) {
-        if (breach->who[i].id && kind->lists[i].classes) {
-            ds_put_cstr(s, breach->who[i].name);
-            return;
-        }
-    }
-    kind->format_class(breach->entry.class, s);
-}
-
 /* Logs the slowest event of each report since this was last called, of those
  * that took longer than other_config:cost-log-threshold-REPORT. */
 void
@@ -152,6 +129,7 @@ cost_log(void)
         const struct cost_entry *entry;
         struct cost_breach *breach;
         const struct cost_kind *kind;
+        const char *class = NULL;
 
         ovs_mutex_lock(&breach_mutex);
         breach = config->breach;
@@ -165,8 +143,18 @@ cost_log(void)
         kind = breach->kind;
         cost_put_name(&s, breach->account, false);
         ds_put_format(&s, ": %s of %"PRIu64" us", kind->event,
-                      breach_ns(breach) / 1000);
-        put_class(&s, breach);
+                      entry->stages[cost_kind_total(kind)] / 1000);
+        ds_put_cstr(&s, ", class ");
+        for (size_t i = 0; i < kind->n_lists; i++) {
+            if (breach->who[i].id && kind->lists[i].classes) {
+                class = breach->who[i].name;    /* It is more specific. */
+            }
+        }
+        if (class) {
+            ds_put_cstr(&s, class);
+        } else {
+            kind->format_class(entry->class, &s);
+        }
         for (size_t i = 0; i < kind->n_lists; i++) {
             const struct cost_row *who = &breach->who[i];
 

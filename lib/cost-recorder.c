@@ -169,18 +169,8 @@ cost_recorder_activity(const struct cost_recorder *recorder)
 
 /* Recorders. */
 
-/* Returns how many events to go until one is sampled, at random, so that 1 in
- * 'interval' is. */
-static uint32_t
-sample_gap(uint32_t interval)
-{
-    return (interval > 1 ? 1 + random_range(2 * interval - 1)
-            : interval ? 1
-            : UINT32_MAX);
-}
-
 /* Creates and returns a recorder of events of 'kind' for 'thread', which the
- * caller must free with cost_recorder_free(). */
+ * caller must free with cost_free(), without its data. */
 struct cost_recorder *
 cost_recorder_alloc(const struct cost_kind *kind, const char *thread)
 {
@@ -188,46 +178,22 @@ cost_recorder_alloc(const struct cost_kind *kind, const char *thread)
 
     ovsrcu_init(&recorder->data, &no_data);
     recorder->kind = kind;
-    recorder->sample_interval = cost_sample_interval(kind->config);
-    recorder->sample_in = sample_gap(recorder->sample_interval);
+    cost_sample__(recorder, cost_sample_interval(kind->config));
     ovs_strlcpy(recorder->thread, thread, sizeof recorder->thread);
     return recorder;
 }
 
-/* Frees 'recorder', which no thread uses any more. */
-void
-cost_recorder_free(struct cost_recorder *recorder)
-{
-    cost_recorder_take_data(recorder);
-    cost_free(recorder, sizeof *recorder);
-}
-
 /* Recording. */
 
-/* Chooses the event of 'recorder' to be sampled after this one, which is, for
- * 'interval', the configured one. */
+/* Chooses at random which event of 'recorder' is to be sampled next, so that 1
+ * in 'interval', the configured one, is. */
 void COST_COLD
 cost_sample__(struct cost_recorder *recorder, uint32_t interval)
 {
     recorder->sample_interval = interval;
-    recorder->sample_in = sample_gap(interval);
-}
-
-/* Makes place in 'data' for class 'idx'. */
-static struct cost_classes *
-data_grow_classes(struct cost_data *data, size_t idx)
-{
-    struct cost_classes *old = data_classes(data);
-    struct cost_classes *new = xzalloc(sizeof *new
-                                       + (idx + 1) * sizeof new->blocks[0]);
-
-    new->n = idx + 1;
-    memcpy(new->blocks, old->blocks, old->n * sizeof new->blocks[0]);
-    ovsrcu_set(&data->classes, new);
-    if (old->n) {
-        ovsrcu_postpone(free, old);
-    }
-    return new;
+    recorder->sample_in = (interval > 1 ? 1 + random_range(2 * interval - 1)
+                           : interval ? 1
+                           : UINT32_MAX);
 }
 
 /* Returns 'recorder''s data, which is created, with no class, if there is
@@ -254,7 +220,17 @@ recorder_prepare(struct cost_recorder *recorder, size_t class)
     struct cost_classes *classes = data_classes(data);
 
     if (class >= classes->n) {
-        classes = data_grow_classes(data, class);
+        struct cost_classes *new = xzalloc(
+            sizeof *new + (class + 1) * sizeof new->blocks[0]);
+
+        new->n = class + 1;
+        memcpy(new->blocks, classes->blocks,
+               classes->n * sizeof new->blocks[0]);
+        ovsrcu_set(&data->classes, new);
+        if (classes->n) {
+            ovsrcu_postpone(free, classes);
+        }
+        classes = new;
     }
     data->latest_class = class;
     data->latest = ovsrcu_get_protected(struct cost_block *,
@@ -271,26 +247,6 @@ void
 cost_set_breach_cb(cost_breach_cb *cb)
 {
     atomic_store_relaxed(&breach_cb, cb);
-}
-
-/* Returns why the event of 'entry', which has just ended, was slow. */
-static enum cost_cause
-get_cause(const struct cost_kind *kind, const struct cost_entry *entry)
-{
-    uint64_t event_ns = (entry->stages[cost_kind_total(kind)]
-                         + entry->excluded_ns);
-    uint64_t age_ns = event_ns;
-
-    if (!cost_get_cause) {
-        return COST_CAUSE_UNKNOWN;
-    }
-    for (size_t i = 0; i < kind->n_stages; i++) {
-        if (kind->stages[i].flags & COST_APART && entry->known & (1u << i)
-            && !cost_stage_is_number(kind, i)) {
-            age_ns += entry->stages[i];
-        }
-    }
-    return cost_get_cause(event_ns, age_ns);
 }
 
 /* Puts 'entry', with 'cause' and the details of 'span', or NULL, into '*list'
@@ -348,11 +304,23 @@ static void COST_COLD
 record_slow(struct cost_recorder *recorder, struct cost_data *data,
             const struct cost_entry *entry, const struct cost_span *span)
 {
-    uint64_t total_ns = entry->stages[cost_kind_total(recorder->kind)];
-    uint64_t log_ns = cost_load(&recorder->kind->config->log_ns);
-    enum cost_cause cause = get_cause(recorder->kind, entry);
+    const struct cost_kind *kind = recorder->kind;
+    uint64_t total_ns = entry->stages[cost_kind_total(kind)];
+    uint64_t event_ns = total_ns + entry->excluded_ns;
+    uint64_t log_ns = cost_load(&kind->config->log_ns);
+    enum cost_cause cause = COST_CAUSE_UNKNOWN;
+    uint64_t age_ns = event_ns;
     struct cost_slow *slowest;
     uint64_t least_ns;
+
+    for (size_t i = 0; i < kind->n_stages; i++) {
+        if (kind->stages[i].flags & COST_APART && entry->known & (1u << i)) {
+            age_ns += entry->stages[i];
+        }
+    }
+    if (cost_get_cause) {
+        cause = cost_get_cause(event_ns, age_ns);
+    }
 
     if (log_ns && total_ns > log_ns) {
         cost_breach_cb *cb;

@@ -62,11 +62,10 @@ struct cost_recorder {
     char thread[COST_NAME_MAX];         /* Name of the recording thread. */
 };
 
-/* For lib/cost.c.  cost_recorder_free() frees the recorder at once, and its
- * data after a grace period (see ovs-rcu.h). */
+/* For lib/cost.c.  cost_recorder_take_data() frees the data after a grace
+ * period (see ovs-rcu.h). */
 struct cost_recorder *cost_recorder_alloc(const struct cost_kind *,
                                           const char *thread);
-void cost_recorder_free(struct cost_recorder *);
 void cost_recorder_take_data(struct cost_recorder *);
 struct cost_slow *cost_recorder_take_slowest(struct cost_recorder *);
 void cost_recorder_take_keys(struct cost_recorder *,

@@ -10,19 +10,6 @@ DEFINE_EXTERN_PER_THREAD_DATA(cost_innermost, NULL);
 
 ATOMIC(cost_span_observer *) cost_observer;
 
-/* Begins an event of 'recorder', unless that is NULL, at 'now', in ticks.  Its
- * stages are recorded if 'sampled'. */
-void
-cost_span_open(struct cost_span *span, struct cost_recorder *recorder,
-               bool sampled, uint64_t now)
-{
-    if (recorder) {
-        cost_span_open__(span, recorder, sampled, now);
-    } else {
-        span->recorder = NULL;
-    }
-}
-
 /* Ends 'stage' of 'span''s event, which is sampled, at 'now', in ticks. */
 void
 cost_span_lap(struct cost_span *span, size_t stage, uint64_t now)

@@ -89,8 +89,6 @@ void cost_span_cancel(struct cost_span *);
 
 void cost_span_exclude(uint64_t ticks);
 
-void cost_span_open(struct cost_span *, struct cost_recorder *, bool sampled,
-                    uint64_t now);
 void cost_span_lap(struct cost_span *, size_t stage, uint64_t now);
 void cost_span_finish(struct cost_span *, uint64_t now, size_t class,
                       const uint64_t *counts);
@@ -107,8 +105,8 @@ cost_span_now(const struct cost_span *span)
  * watched event is counted as any other, but its stages are in no histogram,
  * except its total and those that are COST_ALWAYS. */
 static inline void
-cost_span_open__(struct cost_span *span, struct cost_recorder *recorder,
-                 bool sampled, uint64_t now)
+cost_span_open(struct cost_span *span, struct cost_recorder *recorder,
+               bool sampled, uint64_t now)
 {
     span->recorder = recorder;
     span->begin = span->start = span->last = now;
@@ -135,7 +133,7 @@ cost_span_begin__(struct cost_span *span, struct cost_recorder *recorder,
 {
     struct cost_span **innermost = cost_innermost_get();
 
-    cost_span_open__(span, recorder, sampled, now);
+    cost_span_open(span, recorder, sampled, now);
     span->outer = *innermost;
     *innermost = span;
 }

@@ -14,7 +14,6 @@
  * several. */
 struct numbers {
     size_t n_refs;
-    size_t size;                        /* Bytes. */
     struct cost_book book;
 };
 
@@ -43,23 +42,6 @@ static size_t total_size OVS_GUARDED_BY(mutex);
 
 /* Copies. */
 
-/* Returns a copy of 'book', plus 'more' unless that is NULL. */
-static struct numbers *
-numbers_create(const struct cost_book *book, const struct cost_book *more)
-    OVS_REQUIRES(mutex)
-{
-    struct numbers *numbers = cost_alloc(sizeof *numbers);
-
-    cost_book_init(&numbers->book, book->kind);
-    cost_book_add(&numbers->book, book);
-    if (more) {
-        cost_book_add(&numbers->book, more);
-    }
-    numbers->size = sizeof *numbers + cost_book_size(&numbers->book);
-    total_size += numbers->size;
-    return numbers;
-}
-
 static void
 copy_create(struct slot *slot, const void *owner, struct numbers *numbers)
     OVS_REQUIRES(mutex)
@@ -80,7 +62,7 @@ copy_destroy(struct slot *slot, struct copy *copy)
     struct numbers *numbers = copy->numbers;
 
     if (!--numbers->n_refs) {
-        total_size -= numbers->size;
+        total_size -= sizeof *numbers + cost_book_size(&numbers->book);
         cost_book_uninit(&numbers->book);
         cost_free(numbers, sizeof *numbers);
     }
@@ -174,10 +156,16 @@ set_copy(struct slot *slot, const void *owner, const struct cost_book *book,
          bool add)
     OVS_REQUIRES(mutex)
 {
+    struct numbers *numbers = cost_alloc(sizeof *numbers);
     struct copy *copy = find_copy(slot, owner);
 
-    copy_create(slot, owner, numbers_create(
-                    book, copy && add ? &copy->numbers->book : NULL));
+    cost_book_init(&numbers->book, book->kind);
+    cost_book_add(&numbers->book, book);
+    if (copy && add) {
+        cost_book_add(&numbers->book, &copy->numbers->book);
+    }
+    total_size += sizeof *numbers + cost_book_size(&numbers->book);
+    copy_create(slot, owner, numbers);
     if (copy) {
         copy_destroy(slot, copy);
     }

@@ -258,16 +258,8 @@ remove_recorder(struct cost_account *account, size_t idx)
     account->n_recorders--;
     memmove(&account->recorders[idx], &account->recorders[idx + 1],
             (account->n_recorders - idx) * sizeof *account->recorders);
-    cost_recorder_free(recorder);
-}
-
-static void
-remove_recorders(struct cost_account *account)
-    OVS_REQUIRES(account->mutex)
-{
-    while (account->n_recorders) {
-        remove_recorder(account, account->n_recorders - 1);
-    }
+    cost_recorder_take_data(recorder);
+    cost_free(recorder, sizeof *recorder);
 }
 
 /* Destroys all recorders of 'account', which no thread may be using any more.
@@ -276,7 +268,9 @@ void
 cost_account_remove_recorders(struct cost_account *account)
 {
     ovs_mutex_lock(&account->mutex);
-    remove_recorders(account);
+    while (account->n_recorders) {
+        remove_recorder(account, account->n_recorders - 1);
+    }
     ovs_mutex_unlock(&account->mutex);
 }
 
@@ -293,11 +287,12 @@ cost_account_destroy(struct cost_account *account)
         return;
     }
 
+    cost_account_remove_recorders(account);
+
     /* Readers get an account's numbers either from it or as deleted. */
     ovs_mutex_lock(&accounts_mutex);
     ovs_list_remove(&account->list_node);
     ovs_mutex_lock(&account->mutex);
-    remove_recorders(account);
     known = get_kind(account->kind);
     known->n_deleted++;
     deleted = known->deleted;

@@ -170,7 +170,10 @@ bridge_cost_next(void)
         cost_span_lap(&loop, loop_stage, now);
         cost_span_finish(&loop, now, 0, NULL);
     }
-    cost_span_open(&loop, enabled ? recorders[LOOP] : NULL, true, now);
+    loop.recorder = NULL;
+    if (enabled) {
+        cost_span_open(&loop, recorders[LOOP], true, now);
+    }
     loop_stage = BRIDGE_COST_OTHER;
     memset(loop_details, 0, sizeof loop_details);
 }
