@@ -245,20 +245,6 @@ cost_book_events(const struct cost_book *book, size_t class)
     return n;
 }
 
-/* Returns the time, in ns, of the events in 'book' whose time is known. */
-uint64_t
-cost_book_time(const struct cost_book *book)
-{
-    uint64_t time_ns = 0;
-
-    for (size_t i = 0; i < book->n_classes; i++) {
-        if (book->classes[i]) {
-            time_ns += cost_load(&book->classes[i]->total->sum);
-        }
-    }
-    return time_ns;
-}
-
 /* The slowest events. */
 
 static size_t

@@ -109,7 +109,6 @@ bool cost_book_is_empty(const struct cost_book *);
 size_t cost_book_size(const struct cost_book *);
 struct cost_block *cost_book_sum(const struct cost_book *, size_t class);
 uint64_t cost_book_events(const struct cost_book *, size_t class);
-uint64_t cost_book_time(const struct cost_book *);
 
 /* The slowest. */
 struct cost_slow *cost_slow_create(const struct cost_kind *);

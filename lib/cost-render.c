@@ -420,45 +420,6 @@ cost_put_sum(struct ds *s, const struct cost_view *view,
     ds_put_cstr(s, "]}");
 }
 
-/* Adds the definitions of 'n' 'columns', whose units have the name 'unit'. */
-static void
-put_columns(struct json *json, const char *name,
-            const struct cost_column *columns, size_t n, const char *unit)
-{
-    struct json *array = cost_put_array(json, name);
-
-    for (size_t i = 0; i < n; i++) {
-        struct json *column = cost_add_object(array);
-
-        json_object_put_string(column, "name", columns[i].name);
-        json_object_put_string(column, unit,
-                               columns[i].unit ? columns[i].unit : "ns");
-        json_object_put_string(column, "help", columns[i].help);
-    }
-}
-
-/* Returns the definitions of all stages and counters of 'report' in JSON. */
-struct json *
-cost_definitions_to_json(const struct cost_report *report)
-{
-    struct json *json = json_object_create();
-    struct json *kinds = cost_put_array(json, "kinds");
-
-    json_object_put_string(json, "report", report->prefix);
-    json_object_put_string(json, "object", report->object);
-    json_object_put_string(json, "classes", report->class_help);
-    for (size_t i = 0; i < report->n_kinds; i++) {
-        const struct cost_kind *kind = report->kinds[i];
-        struct json *object = cost_add_object(kinds);
-
-        json_object_put_string(object, "event", kind->event);
-        put_columns(object, "stages", kind->stages, kind->n_stages, "unit");
-        put_columns(object, "counters", kind->counters, kind->n_counters,
-                    "group");
-    }
-    return json;
-}
-
 /* Text. */
 
 /* Of a maximum that is not shorter, the time of day is shown. */

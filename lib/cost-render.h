@@ -67,7 +67,6 @@ void cost_put_account(struct ds *, const struct cost_report *,
                       const struct cost_view *, const struct cost_reading *);
 void cost_put_sum(struct ds *, const struct cost_view *,
                   const struct cost_sum *, uint64_t elapsed_ms);
-struct json *cost_definitions_to_json(const struct cost_report *);
 
 void cost_put_integer(struct json *object, const char *name, uint64_t n);
 void cost_put_string(struct json *object, const char *name, char *);

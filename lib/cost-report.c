@@ -47,24 +47,15 @@ static size_t n_reports;
 
 static cost_report_more_cb *more_reply;  /* Of a command 'in_show'. */
 
-/* Returns the start of a reply that has no more of a header. */
-static struct json *
-short_header(void)
-{
-    struct json *json = json_object_create();
-
-    cost_put_integer(json, "version", 2);
-    return json;
-}
-
 /* Returns what every reply in JSON to PREFIX/COMMAND has, with the settings of
  * 'config' unless it is NULL. */
 struct json *
 cost_report_json_header(const char *prefix, const char *command,
                         struct cost_config *config)
 {
-    struct json *json = short_header();
+    struct json *json = json_object_create();
 
+    cost_put_integer(json, "version", 2);
     json_object_put_string(json, "report", prefix);
     json_object_put_string(json, "command", command);
     cost_put_integer(json, "pid", getpid());
@@ -147,20 +138,6 @@ compare_accounts(const void *a_, const void *b_)
                      cost_account_name(b->account)));
 }
 
-/* Adds 'reading' to the sum of its kind in 'all'. */
-static void
-add_to_total(struct cost_accounts *all, const struct cost_reading *reading)
-{
-    for (size_t i = 0; i < all->n_kinds; i++) {
-        struct cost_sum *total = &all->totals[i];
-
-        if (total->book.kind == reading->kind) {
-            total->n_accounts++;
-            cost_book_add(&total->book, &reading->total);
-        }
-    }
-}
-
 /* Sorts 'all', those that most time was spent on first.  Stores in 'n' how
  * many have which state or a better one, and returns the longest time that any
  * has numbers of. */
@@ -176,19 +153,22 @@ sort_accounts(struct cost_accounts *all, size_t n[ACTIVE + 1])
 
         account->account = all->accounts[i];
         if (cost_account_read(account->account, &all->from, &reading)) {
-            account->n_events = cost_book_events(&reading.total,
-                                                 COST_ALL_CLASSES);
-            account->timed_ns = cost_book_time(&reading.total);
-            account->state = (cost_book_is_empty(&reading.total) ? EMPTY
-                              : ACTIVE);
+            account->state = EMPTY;
+            for (size_t j = 0; j < reading.total.n_classes; j++) {
+                const struct cost_block *block = reading.total.classes[j];
+
+                if (block) {
+                    account->n_events += cost_block_events(block);
+                    account->timed_ns += cost_load(&block->total->sum);
+                    account->state = ACTIVE;
+                }
+            }
             have_ms = MAX(have_ms, reading.elapsed_ms);
             cost_reading_uninit(&reading);
         }
         ovsrcu_quiesce();
     }
-    if (all->n) {
-        qsort(sorted, all->n, sizeof *sorted, compare_accounts);
-    }
+    qsort(sorted, all->n, sizeof *sorted, compare_accounts);
     memset(n, 0, (ACTIVE + 1) * sizeof n[0]);
     for (size_t i = 0; i < all->n; i++) {
         all->accounts[i] = sorted[i].account;
@@ -198,16 +178,6 @@ sort_accounts(struct cost_accounts *all, size_t n[ACTIVE + 1])
     }
     free(sorted);
     return have_ms;
-}
-
-/* Returns what 'text', which this frees, is in JSON. */
-static struct json *
-parse(struct ds *text)
-{
-    struct json *json = json_from_string(ds_cstr(text));
-
-    ds_destroy(text);
-    return json;
 }
 
 /* Appends 'sums', one for each kind of 'report', to 's', an object, as 'name',
@@ -257,7 +227,8 @@ put_end(struct ds *s, const struct cost_report *report,
             continue;
         }
         cost_put_sum(&text, view, sum, have_ms);
-        json = parse(&text);
+        json = json_from_string(ds_cstr(&text));
+        ds_destroy(&text);
         if (view->top) {
             cost_render_top(s, sum->book.kind, json,
                             request->n ? request->n : DEFAULT_ROWS);
@@ -319,15 +290,23 @@ put_report(struct unixctl_worker_reply *reply,
 
             cost_put_account(text ? &json : s, report, view, &reading);
             if (text) {
-                struct json *account = parse(&json);
+                struct json *account = json_from_string(ds_cstr(&json));
 
+                ds_destroy(&json);
                 cost_render_account(s, view, reading.kind, account);
                 json_destroy(account);
             }
             n++;
         }
         /* The sum has what the account was shown with. */
-        add_to_total(&all, &reading);
+        for (size_t j = 0; j < all.n_kinds; j++) {
+            struct cost_sum *total = &all.totals[j];
+
+            if (total->book.kind == reading.kind) {
+                total->n_accounts++;
+                cost_book_add(&total->book, &reading.total);
+            }
+        }
         cost_reading_uninit(&reading);
         ovsrcu_quiesce();
     }
@@ -408,16 +387,51 @@ do_clear(void *request_, struct unixctl_worker_reply *reply)
     request_destroy(request);
 }
 
+/* Adds the definitions of 'n' 'columns', whose units have the name 'unit'. */
+static void
+put_columns(struct json *json, const char *name,
+            const struct cost_column *columns, size_t n, const char *unit)
+{
+    struct json *array = cost_put_array(json, name);
+
+    for (size_t i = 0; i < n; i++) {
+        struct json *column = cost_add_object(array);
+
+        json_object_put_string(column, "name", columns[i].name);
+        json_object_put_string(column, unit,
+                               columns[i].unit ? columns[i].unit : "ns");
+        json_object_put_string(column, "help", columns[i].help);
+    }
+}
+
 /* "cost/describe": the definition of each number, in JSON whatever the
  * format. */
 static struct json *
 describe(const struct cost_view *view, struct ds *s)
 {
-    struct json *json = short_header();
-    struct json *array = cost_put_array(json, "reports");
+    struct json *json = json_object_create();
+    struct json *array;
 
+    cost_put_integer(json, "version", 2);
+    array = cost_put_array(json, "reports");
     for (size_t i = 0; i < n_reports; i++) {
-        json_array_add(array, cost_definitions_to_json(reports[i]));
+        const struct cost_report *report = reports[i];
+        struct json *object = cost_add_object(array);
+        struct json *kinds = cost_put_array(object, "kinds");
+
+        json_object_put_string(object, "report", report->prefix);
+        json_object_put_string(object, "object", report->object);
+        json_object_put_string(object, "classes", report->class_help);
+        for (size_t j = 0; j < report->n_kinds; j++) {
+            const struct cost_kind *kind = report->kinds[j];
+            struct json *member = cost_add_object(kinds);
+
+            json_object_put_string(member, "event", kind->event);
+            put_columns(member, "stages", kind->stages, kind->n_stages,
+                        "unit");
+            put_columns(member, "counters", kind->counters, kind->n_counters,
+                        "group");
+        }
     }
     if (!view->json) {
         json_to_ds(json, 0, s);
