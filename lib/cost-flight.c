@@ -183,18 +183,13 @@ record(const struct cost_span *span, uint64_t now)
 
 /* Moments. */
 
-static size_t
-moment_size(size_t n)
-{
-    return sizeof(struct moment) + n * sizeof(struct events);
-}
-
 /* Returns a copy of all rings, for one user. */
 static struct moment *
 moment_create(void)
     OVS_REQUIRES(mutex)
 {
-    struct moment *moment = cost_alloc(moment_size(ovs_list_size(&rings)));
+    struct moment *moment = cost_alloc(
+        sizeof *moment + ovs_list_size(&rings) * sizeof moment->threads[0]);
     struct ring *ring;
 
     moment->n_refs = 1;
@@ -214,7 +209,8 @@ moment_unref(struct moment *moment)
     OVS_REQUIRES(mutex)
 {
     if (moment && !--moment->n_refs) {
-        cost_free(moment, moment_size(moment->n));
+        cost_free(moment,
+                  sizeof *moment + moment->n * sizeof moment->threads[0]);
     }
 }
 

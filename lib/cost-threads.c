@@ -122,8 +122,8 @@ static struct cost_config config = COST_CONFIG_INITIALIZER("threads", 1);
 bool
 cost_read_file(char *buf, size_t size, const char *format, ...)
 {
-    ssize_t n = -1;
     char path[512];
+    ssize_t n;
     va_list args;
     int fd;
 
@@ -150,24 +150,6 @@ get_value(const char *text, const char *key, uint64_t *value)
     return p && sscanf(p + strlen(key), "%"SCNu64, value) == 1;
 }
 
-/* Makes '*ns' the CPU time of thread 'tid', up to now.  That in "schedstat"
- * lacks the time since the last tick, which on a CPU without ticks is up to a
- * second. */
-static void
-read_cpu_time(pid_t tid, uint64_t *ns)
-{
-#ifdef __linux__
-    struct timespec ts;
-
-    /* As pthread_getcpuclockid() makes it. */
-    if (!clock_gettime((clockid_t) (~(unsigned int) tid << 3 | 6), &ts)) {
-        *ns = ts.tv_sec * UINT64_C(1000000000) + ts.tv_nsec;
-    }
-#else
-    (void) tid, (void) ns;
-#endif
-}
-
 /* Reads CPU time, run delay and turns of 'thread' into 'reading'.  Returns 0,
  * or a positive errno value, ESRCH if 'thread' is gone. */
 static int
@@ -187,7 +169,17 @@ read_schedstat(const struct thread *thread, struct reading *reading)
                &v[TURNS]) != 3) {
         return EPROTO;
     }
-    read_cpu_time(thread->tid, &v[CPU_NS]);
+#ifdef __linux__
+    /* The CPU time in "schedstat" lacks the time since the last tick, which on
+     * a CPU without ticks is up to a second.  This clock, which is made as
+     * pthread_getcpuclockid() does, has it. */
+    clockid_t id = ~(unsigned int) thread->tid << 3 | 6;
+    struct timespec ts;
+
+    if (!clock_gettime(id, &ts)) {
+        v[CPU_NS] = ts.tv_sec * UINT64_C(1000000000) + ts.tv_nsec;
+    }
+#endif
     reading->to_ns = cost_clock_monotonic();
     return 0;
 }
@@ -421,7 +413,7 @@ read_cgroup(void)
     }
 }
 
-/* Reads all threads, all of them and the control group if 'full', and keeps
+/* Reads all threads, all of each and the control group if 'full', and keeps
  * that as a sample if 'sample'. */
 static void
 read_all(bool full, bool sample)
@@ -451,18 +443,6 @@ read_all(bool full, bool sample)
         if (sample) {
             keep(&cgroup);
         }
-    }
-}
-
-/* Reads all threads, if the report is on. */
-static void
-sample_threads(void)
-{
-    if (cost_enabled(&config)) {
-        ovs_mutex_lock(&threads_mutex);
-        read_all(n_samples % FULL_EVERY == 0, true);
-        n_samples++;
-        ovs_mutex_unlock(&threads_mutex);
     }
 }
 
@@ -736,11 +716,12 @@ put_process(const struct row *rows, size_t n, int window_s, struct ds *s,
     ds_put_char(s, '\n');
 }
 
-/* Returns what is known of all threads, of the last 'window_s' seconds and
- * altogether, in JSON, and appends it to the text 's'. */
+/* Returns what is known of all threads, of the last seconds and altogether, in
+ * JSON, and appends it to the text 's'. */
 struct json *
-cost_threads_to_json(int window_s, struct ds *s)
+cost_threads_to_json(const struct cost_view *view, struct ds *s)
 {
+    int window_s = view->last_s ? view->last_s : 60;
     struct json *json = cost_report_json_header("cost", "threads", &config);
     struct json *array = cost_put_array(json, "threads");
     struct thread *thread;
@@ -793,19 +774,18 @@ cost_threads_to_json(int window_s, struct ds *s)
     return json;
 }
 
-static struct json *
-cost_threads(const struct cost_view *view, struct ds *s)
-{
-    return cost_threads_to_json(view->last_s ? view->last_s : 60, s);
-}
-
 /* The sampler, see lib/cost-threads.h. */
 static void *
 sampler_main(void *aux OVS_UNUSED)
 {
     ovsrcu_quiesce_start();
     for (unsigned int i = 0;; i++) {
-        sample_threads();
+        if (cost_enabled(&config)) {
+            ovs_mutex_lock(&threads_mutex);
+            read_all(n_samples % FULL_EVERY == 0, true);
+            n_samples++;
+            ovs_mutex_unlock(&threads_mutex);
+        }
         ovsrcu_quiesce_end();
         cost_accounts_copy();
         ovsrcu_quiesce_start();
@@ -828,7 +808,7 @@ cost_threads_init(void)
         .name = "cost/threads",
         .usage = "[-last 10s|1m|5m|15m]",
         .in_show = true,
-        .cb = cost_threads,
+        .cb = cost_threads_to_json,
     };
 
     cost_flight_init();

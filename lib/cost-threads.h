@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include "cost-book.h"
 
+struct cost_view;
 struct ds;
 struct json;
 
@@ -59,7 +60,7 @@ bool cost_read_file(char *, size_t size, const char *format, ...)
 
 /* For tests. */
 enum cost_cause cost_threads_cause(uint64_t event_ns, uint64_t age_ns);
-struct json *cost_threads_to_json(int window_s, struct ds *);
+struct json *cost_threads_to_json(const struct cost_view *, struct ds *);
 extern const char *cost_threads_root;
 
 #endif /* cost-threads.h */

@@ -161,12 +161,6 @@ upcall_cost_received(void)
     }
 }
 
-static enum upcall_cost_type
-dupcall_type(const struct dpif_upcall *dupcall)
-{
-    return upcall_cost_type(dupcall->type, dupcall->userdata);
-}
-
 /* It could not be parsed, for the reason that is 'error', or translated. */
 void
 upcall_cost_failed(const struct dpif_upcall *dupcall, int error)
@@ -176,7 +170,8 @@ upcall_cost_failed(const struct dpif_upcall *dupcall, int error)
     if (batch) {
         *cost_innermost_get() = NULL;
         upcall_cost_count_lost(&batch->upcalls[batch->n].span,
-                               dupcall_type(dupcall), error);
+                               upcall_cost_type(dupcall->type,
+                                                dupcall->userdata), error);
     }
 }
 
@@ -226,7 +221,8 @@ upcall_cost_translated(const struct dpif_upcall *dupcall,
     *cost_innermost_get() = NULL;
     upcall = &batch->upcalls[batch->n];
     upcall_cost_lap(upcall, UPCALL_COST_K_TRANSLATE);
-    upcall->span.entry.class = dupcall_type(dupcall);
+    upcall->span.entry.class = upcall_cost_type(dupcall->type,
+                                                dupcall->userdata);
     if (upcall->span.sampled) {
         upcall_cost_set_features(&upcall->span, upcall->span.entry.class, flow,
                                  actions);
@@ -327,43 +323,31 @@ upcall_cost_operated(void)
 
 /* Sockets. */
 
-/* Stores in '*n' how many messages the kernel has ever dropped because the
- * buffer of the socket 'fd' was full (modulo 2**32).  Returns false if it does
- * not tell. */
-static bool
-get_n_dropped(int fd OVS_UNUSED, uint32_t *n OVS_UNUSED)
+/* Counts the upcalls that the kernel has dropped, because the buffer was full,
+ * since this was last done for 'socket', unless accounting is off. */
+static void
+count_dropped(struct upcall_cost_socket *socket OVS_UNUSED)
+    OVS_REQUIRES(mutex)
 {
 #ifdef SO_MEMINFO                       /* Since Linux 4.12. */
     uint32_t meminfo[SK_MEMINFO_DROPS + 1];
     socklen_t len = sizeof meminfo;
-
-    if (!getsockopt(fd, SOL_SOCKET, SO_MEMINFO, meminfo, &len)
-        && len == sizeof meminfo) {
-        *n = meminfo[SK_MEMINFO_DROPS];
-        return true;
-    }
-#endif
-    return false;
-}
-
-/* Counts the upcalls that the kernel has dropped since this was last done for
- * 'socket', unless accounting is off. */
-static void
-count_dropped(struct upcall_cost_socket *socket)
-    OVS_REQUIRES(mutex)
-{
-    uint32_t before = socket->n_dropped;
     struct kernel *kernel;
 
-    if (get_n_dropped(socket->fd, &socket->n_dropped)) {
+    if (!getsockopt(socket->fd, SOL_SOCKET, SO_MEMINFO, meminfo, &len)
+        && len == sizeof meminfo) {
+        /* Modulo 2**32, as the kernel counts. */
+        uint32_t n = meminfo[SK_MEMINFO_DROPS] - socket->n_dropped;
+
+        socket->n_dropped += n;
         LIST_FOR_EACH (kernel, list_node, &kernels) {
             if (kernel->dpif == socket->dpif) {
                 cost_count(kernel->losses, UPCALL_COST_UNKNOWN,
-                           UPCALL_COST_LOST_OVERRUN,
-                           socket->n_dropped - before);
+                           UPCALL_COST_LOST_OVERRUN, n);
             }
         }
     }
+#endif
 }
 
 /* Counts the upcalls that the kernel has dropped so far and that nobody has

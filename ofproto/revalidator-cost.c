@@ -364,11 +364,13 @@ revalidator_cost_share_end(void)
     }
 }
 
-/* The flow limit is now 'limit', for the reason 'why' if it was another.
- * Returns the reason, or REVALIDATOR_COST_LIMIT_KEPT if it has not moved. */
-static enum revalidator_cost_limit
-set_limit(struct revalidator_cost *cost, enum revalidator_cost_limit why,
-          unsigned int limit, long long int duration_ms)
+/* The flow limit is now 'limit', for the reason 'why' if it was another, after
+ * a round of 'duration_ms', or, if that is -1, by a command.  Returns the
+ * reason, or REVALIDATOR_COST_LIMIT_KEPT if the limit has not moved. */
+enum revalidator_cost_limit
+revalidator_cost_limit_set(struct revalidator_cost *cost,
+                           enum revalidator_cost_limit why,
+                           unsigned int limit, long long int duration_ms)
 {
     ovs_mutex_lock(&mutex);
     if (limit == cost->limit) {
@@ -419,7 +421,7 @@ revalidator_cost_round_end(struct revalidator_cost *cost, size_t n_threads,
         cost_store(&cost->sums[i], 0);
     }
     cost->class = 0;
-    why = set_limit(cost, why, flow_limit, duration_ms);
+    why = revalidator_cost_limit_set(cost, why, flow_limit, duration_ms);
     mark(REVALIDATOR_COST_LEAD, REVALIDATOR_COST_R_FINISH);
     cost_entry_add(entry, REVALIDATOR_COST_R_THREADS, n_threads);
     cost_entry_add(entry, REVALIDATOR_COST_R_FLOWS, sums[N_FLOWS]);
@@ -438,14 +440,6 @@ revalidator_cost_purged(struct revalidator_cost *cost)
         cost_count(cost->purged_shares, 0, i, sums[i]);
         sums[i] = 0;
     }
-}
-
-/* A command has set the flow limit to 'flow_limit'. */
-void
-revalidator_cost_limit_set(struct revalidator_cost *cost,
-                           unsigned int flow_limit)
-{
-    set_limit(cost, REVALIDATOR_COST_LIMIT_SET, flow_limit, -1);
 }
 
 /* Reporting. */

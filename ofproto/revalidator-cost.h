@@ -163,10 +163,11 @@ void revalidator_cost_round_end(struct revalidator_cost *, size_t n_threads,
 /* Any time, and outside of rounds.  'reason' is an enum revalidate_reason. */
 void revalidator_cost_changed(struct revalidator_cost *, unsigned int reason);
 void revalidator_cost_purged(struct revalidator_cost *);
-/* Not part of a round's class, but of "revalidator/cost-limit", which has the
- * latest 16 moves. */
-void revalidator_cost_limit_set(struct revalidator_cost *,
-                                unsigned int flow_limit);
+/* A command passes -1 for 'duration_ms': not part of a round's class, but of
+ * "revalidator/cost-limit", which has the latest 16 moves. */
+enum revalidator_cost_limit revalidator_cost_limit_set(
+    struct revalidator_cost *, enum revalidator_cost_limit why,
+    unsigned int limit, long long int duration_ms);
 
 /* Commands. */
 void revalidator_cost_init(void);

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "command-line.h"
-#include "cost.h"
+#include "cost-render.h"
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
 #include "ovs-thread.h"
@@ -278,10 +278,12 @@ test_bounds(struct ovs_cmdl_context *ctx OVS_UNUSED)
 static void
 test_show(struct ovs_cmdl_context *ctx)
 {
+    const struct cost_view view = { .last_s = 60 };
+
     cost_threads_root = ctx->argv[1];
     for (int i = 2;; i += 2) {
         struct ds s = DS_EMPTY_INITIALIZER;
-        struct json *json = cost_threads_to_json(60, &s);
+        struct json *json = cost_threads_to_json(&view, &s);
         char *text = json_to_string(json, JSSF_SORT);
         FILE *stream;
 
@@ -325,8 +327,9 @@ count_entries(const char *name)
 static char *
 get_report(void)
 {
+    const struct cost_view view = { .last_s = 10 };
     struct ds s = DS_EMPTY_INITIALIZER;
-    struct json *json = cost_threads_to_json(10, &s);
+    struct json *json = cost_threads_to_json(&view, &s);
     char *text = json_to_string(json, JSSF_SORT);
 
     json_destroy(json);

@@ -97,13 +97,6 @@ static uint64_t loop_details[LOOP_N_DETAILS];
 static const char *const *texts;
 static size_t n_texts;
 
-static void
-set_text(size_t n, const char *const *texts_)
-{
-    n_texts = n;
-    texts = texts_;
-}
-
 /* Returns the class of 'name', one of those from 'first' up to 'end'. */
 static size_t
 get_class(const char *name, size_t first, size_t end)
@@ -215,7 +208,8 @@ void
 bridge_cost_iface_stop(struct cost_span *span, const char *name,
                        const char *type)
 {
-    set_text(1, &name);
+    texts = &name;
+    n_texts = 1;
     set_who(span, name, "");
     cost_span_end(span, BRIDGE_COST_IFACE_ROW,
                   get_class(type, FIRST_TYPE, FIRST_COMMAND));
@@ -234,7 +228,8 @@ trace_command(int argc, const char *argv[], bool done)
     } else if (!done) {
         cost_span_open(&span, recorders[COMMANDS], true, cost_span_now(&loop));
     } else {
-        set_text(argc - 1, argv + 1);
+        texts = argv + 1;
+        n_texts = argc - 1;
         cost_span_finish(&span, cost_span_now(&loop),
                          get_class(argv[0], FIRST_COMMAND, FIRST_MESSAGE),
                          NULL);
@@ -337,7 +332,8 @@ trace_message(const char *peer, pid_t pid, const struct ofp_header *oh,
     } else {
         const char *words = text;
 
-        set_text(1, &words);
+        texts = &words;
+        n_texts = 1;
         cost_span_finish(&span, cost_span_now(&loop),
                          get_class(type, FIRST_MESSAGE, OTHER), NULL);
     }
