@@ -26,14 +26,9 @@
  * Thread-safety
  * =============
  *
- * A book is plain data.  Only the thread that records into a block writes it,
- * with relaxed stores.  Any thread that is not quiescent (see ovs-rcu.h) may
- * add such a block to a book, with relaxed loads.  The sum may include part of
- * an event that is recorded meanwhile, such as its time without its counter,
- * and the next sum includes the rest.
- *
- * A list of the slowest events is plain data, too.  It belongs to the thread
- * that took it from its recorder, see cost-recorder.h. */
+ * Books and lists of the slowest events are plain data.  A block is written by
+ * the thread that records into it, and may be added to a book meanwhile: see
+ * lib/cost.h. */
 
 /* An event that has been measured. */
 struct cost_entry {

@@ -19,18 +19,8 @@ struct smap;
  *
  * A 'struct cost_kind' describes a kind of events, such as upcalls.  An event
  * has a class, is split into stages, and increments counters.  Each stage and
- * each counter is a column, declared in one line:
- *
- *     #define FOO_STAGES(COLUMN)                                           \
- *         COLUMN(FOO_PARSE, "parse", NULL, 0, "Parsing the packet.")       \
- *         COLUMN(FOO_PORTS, "ports", "ports", 0, "Ports it is sent to.")   \
- *         COLUMN(FOO_TOTAL, "total", NULL, 0, "The whole foo.")
- *
- *     enum foo_stage { FOO_STAGES(COST_ENUM) };
- *     static const struct cost_kind foo_kind = {
- *         COST_STAGES(FOO_STAGES),
- *         ...
- *     };
+ * each counter is a column of a list, such as UPCALL_COST_STAGES in
+ * lib/upcall-cost.h, of which COST_ENUM and COST_STAGES make all else.
  *
  * Reports have settings, which several kinds may share: whether the report is
  * on, the sample interval, and the threshold for the log.

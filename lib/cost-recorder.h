@@ -87,9 +87,8 @@ typedef void cost_breach_cb(const struct cost_recorder *,
                             const struct cost_span *);
 void cost_set_breach_cb(cost_breach_cb *);
 
-/* Recording.  cost_record() adds 'counts' to the counters, unless it is NULL.
- * It takes details of a slow event from the span, unless that is NULL.  The
- * caller counts keys, with cost_count_who(). */
+/* Recording.  The caller of cost_record() counts keys, with
+ * cost_count_who(). */
 void cost_record(struct cost_recorder *, const struct cost_entry *,
                  const uint64_t *counts, const struct cost_span *);
 void cost_count(struct cost_recorder *, size_t class, size_t counter,
@@ -123,10 +122,7 @@ cost_sample(struct cost_recorder *recorder, uint32_t interval)
 /* Counts an event of 'recorder', whose kind has reasons, that is neither timed
  * nor has anything else to be recorded: increments the counter 'reason', and
  * adds 'n' to 'counter'.  The event's class is 'class', the last one if there
- * are not so many.
- *
- * Does not count it if cost_pause() has been called since the latest event,
- * and accounting is still off. */
+ * are not so many. */
 static inline void
 cost_count_event(struct cost_recorder *recorder, uint32_t class, size_t reason,
                  size_t counter, uint64_t n)

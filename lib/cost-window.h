@@ -26,7 +26,7 @@
  * =============
  *
  * Any thread may call any function, except that one thread makes all ticks and
- * copies.  The lock of the copies is always the last one to be taken. */
+ * copies. */
 
 #define COST_TICK_MS 10000
 

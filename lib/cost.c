@@ -112,8 +112,7 @@ get_kind(const struct cost_kind *kind)
 /* Creates and returns a new account for events of 'kind', with 'name', which
  * should be unique among those of its kind in 'datapath', "TYPE@NAME".  That
  * is NULL if its object is in no datapath; an account of a kind with
- * 'typed_names' is for the datapath that it is named after.  Any thread may
- * call this. */
+ * 'typed_names' is for the datapath that it is named after. */
 struct cost_account *
 cost_account_create(const struct cost_kind *kind, const char *name,
                     const char *datapath)
@@ -263,7 +262,7 @@ remove_recorder(struct cost_account *account, size_t idx)
 }
 
 /* Destroys all recorders of 'account', which no thread may be using any more.
- * The account keeps their numbers.  Any thread may call this. */
+ * The account keeps their numbers. */
 void
 cost_account_remove_recorders(struct cost_account *account)
 {
@@ -275,8 +274,7 @@ cost_account_remove_recorders(struct cost_account *account)
 }
 
 /* Destroys 'account', which may be NULL, and those of its recorders that have
- * not been destroyed.  No event of it may be recorded any more.  Any thread
- * may call this. */
+ * not been destroyed.  No event of it may be recorded any more. */
 void
 cost_account_destroy(struct cost_account *account)
 {
@@ -306,9 +304,8 @@ cost_account_destroy(struct cost_account *account)
 }
 
 /* Creates and returns a recorder of 'account' for a thread that is called
- * 'thread', a name that another recorder may have, too.  The caller owns it,
- * and makes sure that one thread at a time uses it, which may be any.  Any
- * thread may call this.  Returns NULL if 'account' is NULL. */
+ * 'thread', a name that another recorder may have, too.  The caller owns it.
+ * Returns NULL if 'account' is NULL. */
 struct cost_recorder *
 cost_recorder_create(struct cost_account *account, const char *thread)
 {
@@ -330,7 +327,7 @@ cost_recorder_create(struct cost_account *account, const char *thread)
 }
 
 /* Destroys 'recorder', which may be NULL and no thread may be using any more.
- * Its account keeps its numbers.  Any thread may call this. */
+ * Its account keeps its numbers. */
 void
 cost_recorder_destroy(struct cost_recorder *recorder)
 {
@@ -372,13 +369,8 @@ account_matches(const struct cost_account *account,
 /* Stores in 'all' the accounts named 'name', or all accounts if 'name' is
  * NULL, whose kind is one of 'kinds', and, in that case, sums for each of
  * these.  An account of a kind with 'typed_names', "TYPE@NAME", goes by the
- * name of "NAME", too.  The caller must free it with cost_accounts_put().
- *
- * Unless 'last_ms' is 0, numbers are of the last 'last_ms' milliseconds, and
- * up to a minute more, or since the latest clear.
- *
- * An account that is destroyed afterwards can still be read, so that it is
- * counted exactly once. */
+ * name of "NAME", too.  'last_ms' 0 is all the time.  The caller must free it
+ * with cost_accounts_put(). */
 void
 cost_accounts_get(const struct cost_kind *const kinds[], size_t n_kinds,
                   const char *name, long long int last_ms,
@@ -476,9 +468,7 @@ read_thread(struct cost_account *account, size_t i, struct cost_book *book)
 /* Reads 'account' into 'reading', and only what happened since 'from', from
  * cost_accounts_get(), unless its number is 0, or the account is new or
  * cleared since.  If its numbers were not copied then, as it was not active,
- * reads what happened since a later tick; a thread whose numbers were not
- * copied then is not among 'threads'.  The slowest events are those that
- * cost_account_take_slowest() or an earlier tick has taken.
+ * reads what happened since a later tick.
  *
  * Returns true if successful: then the caller must free it with
  * cost_reading_uninit().  Returns false if there has been no such tick.

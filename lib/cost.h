@@ -17,15 +17,8 @@ struct simap;
  * A 'struct cost_account' holds the numbers of one object (such as a
  * datapath), in a 'struct cost_recorder' for each thread.  The owner of an
  * event's context (the PMD thread, its tx port, the handler) owns the
- * recorder, too, so nothing is ever searched for:
- *
- *     recorder = cost_recorder_create(account, "pmd-c01");
- *     ...
- *     cost_record(recorder, &entry, NULL, NULL);
- *     ...
- *     cost_recorder_destroy(recorder);
- *
- * lib/cost-span.h times an event and makes its entry.
+ * recorder, too, so nothing is ever searched for.  lib/cost-span.h times an
+ * event and records it.
  *
  * Every event is counted.  Splitting one into stages takes a clock reading per
  * stage, so only one in 'sample_interval' events is split.  The gaps between

@@ -342,8 +342,8 @@ upcall_cost_action_begin(struct upcall_cost *upcall,
 /* Stops the upcall for an action with 'userdata' that the userspace datapath
  * started with upcall_cost_action_begin() on 'upcall'.  It was for a packet of
  * 'flow' and led to 'actions'.  'error' is what the upcall callback returned:
- * 0, ENOSPC or EAGAIN if there is nothing to be done with the packet, or
- * another value if the upcall failed.
+ * 0, ENOSPC or, unless the type is UPCALL_COST_BAD, EAGAIN if there is nothing
+ * to be done with the packet, or another value if the upcall failed.
  *
  * The time since the latest lap belongs to executing actions. */
 void

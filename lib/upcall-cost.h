@@ -170,9 +170,7 @@ struct upcall_cost {
     const struct dpif_op *put;          /* That installs the flow, or NULL. */
 };
 
-/* Hooks for the userspace datapath.  'error' is what the upcall callback
- * returned.  With ENOSPC, no upcall is lost; with EAGAIN, none that an action
- * asked for, unless its class is UPCALL_COST_BAD. */
+/* Hooks for the userspace datapath. */
 void upcall_cost_action_begin(struct upcall_cost *, struct cost_recorder *,
                               const struct dp_packet *);
 void upcall_cost_action_stop(struct upcall_cost *,
