@@ -99,7 +99,7 @@ keep_breach(const struct cost_recorder *recorder,
         }
         breach->kind = recorder->kind;
         breach->entry = *entry;
-        breach->when_ms = time_wall_msec();
+        breach->when_ms = time_wall_msec() - entry->after_ns / 1000000;
         breach->cause = cause;
         ovs_strlcpy(breach->thread, recorder->thread, sizeof breach->thread);
         cost_copy_text(breach->account, sizeof breach->account,

@@ -11,6 +11,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "command-line.h"
 #include "latch.h"
@@ -516,6 +518,42 @@ check_points(struct cost_account *account)
                && cost_load(&block->hists[TOTAL].sum) == 310
                && cost_hist_count(&block->hists[TOTAL]) == 1);
     read_free(r);
+}
+
+/* The log has the time of day when an event ended, which was an hour before
+ * it is recorded. */
+static void
+check_log_time(struct cost_account *account)
+{
+    struct cost_recorder *recorder = cost_recorder_create(account, "main");
+    struct smap settings = SMAP_INITIALIZER(&settings);
+    const uint64_t hour_ns = UINT64_C(3600000000000);
+    int old_stderr = dup(STDERR_FILENO);
+    FILE *stream = tmpfile();
+    int hour, minute, second, late;
+    struct cost_span span;
+    char line[512];
+
+    smap_add(&settings, "cost-log-threshold-test", "1");
+    cost_configure(&settings);
+    smap_destroy(&settings);
+    set_clock("event", 0);
+    cost_span_open(&span, recorder, true, 1000);
+    cost_span_lap(&span, SECOND, 3000);
+    cost_span_lap(&span, APART, 3000 + hour_ns);
+    cost_span_finish(&span, 3000 + hour_ns, 1, NULL);
+
+    dup2(fileno(stream), STDERR_FILENO);
+    cost_log();
+    dup2(old_stderr, STDERR_FILENO);
+    close(old_stderr);
+    rewind(stream);
+    ovs_assert(fgets(line, sizeof line, stream) && strstr(line, ", at "));
+    fclose(stream);
+    ovs_assert(sscanf(strstr(line, ", at "), ", at %d:%d:%d", &hour, &minute,
+                      &second) == 3);
+    late = (time_wall() - (hour * 60 + minute) * 60 - second) % (24 * 3600);
+    ovs_assert(late >= 3600 && late < 2 * 3600);
 }
 
 /* An event with a time, although what is excluded from it took longer than any
@@ -1617,8 +1655,9 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
 {
     static void (*const checks[])(struct cost_account *) = {
         check_concurrent_read, check_thread_exit, check_same_name,
-        check_concurrent_clear, check_nesting, check_points, check_excluded,
-        check_slowest, check_watched, check_untimed, check_untimed_off,
+        check_concurrent_clear, check_nesting, check_points, check_log_time,
+        check_excluded, check_slowest, check_watched, check_untimed,
+        check_untimed_off,
         check_other_kind, check_next, check_off, check_sample,
         check_accounts, check_clears, check_memory, check_config,
         check_old_numbers,
