@@ -313,8 +313,9 @@ record_slow(struct cost_recorder *recorder, struct cost_data *data,
     struct cost_slow *slowest;
     uint64_t least_ns;
 
+    /* Optional ones repeat parts of the total. */
     for (size_t i = 0; i < kind->n_stages; i++) {
-        if (kind->stages[i].flags & COST_APART && entry->known & (1u << i)) {
+        if (kind->stages[i].flags == COST_APART && entry->known & (1u << i)) {
             age_ns += entry->stages[i];
         }
     }

@@ -40,12 +40,20 @@ struct request {
 /* When this process began to account. */
 static long long int start_us;
 
-/* All that have been registered.  Used by the main thread only, and by the
- * worker once they are. */
-static const struct cost_report **reports;
-static size_t n_reports;
+/* All that the main thread has registered.  The worker reads them, too. */
+static const struct cost_report *reports[16];
+static ATOMIC(size_t) n_reports;
 
 static cost_report_more_cb *more_reply;  /* Of a command 'in_show'. */
+
+static size_t
+count_reports(void)
+{
+    size_t n;
+
+    atomic_read_explicit(&n_reports, &n, memory_order_acquire);
+    return n;
+}
 
 /* Returns what every reply in JSON to PREFIX/COMMAND has, with the settings of
  * 'config' unless it is NULL. */
@@ -414,7 +422,7 @@ describe(const struct cost_view *view, struct ds *s)
 
     cost_put_integer(json, "version", 2);
     array = cost_put_array(json, "reports");
-    for (size_t i = 0; i < n_reports; i++) {
+    for (size_t i = 0; i < count_reports(); i++) {
         const struct cost_report *report = reports[i];
         struct json *object = cost_add_object(array);
         struct json *kinds = cost_put_array(object, "kinds");
@@ -511,7 +519,7 @@ parse_option(struct request *request, const char *option, const char *arg,
 static char *
 parse_report(struct request *request, const char *name)
 {
-    for (size_t i = 0; i < n_reports; i++) {
+    for (size_t i = 0; i < count_reports(); i++) {
         if (!strcmp(name, reports[i]->prefix)) {
             request->reports[request->n_reports++] = reports[i];
             return NULL;
@@ -530,7 +538,8 @@ parse_request(struct request *request, int argc, const char *argv[],
     bool only_name = false;
     char *error = NULL;
 
-    request->reports = xmalloc((argc + n_reports) * sizeof *reports);
+    request->reports = xmalloc((argc + ARRAY_SIZE(reports))
+                               * sizeof *reports);
     for (int i = 1; i < argc && !error; i++) {
         if (request->report && !only_name && !strcmp(argv[i], "--")) {
             only_name = true;
@@ -553,8 +562,8 @@ parse_request(struct request *request, int argc, const char *argv[],
     if (request->report) {
         request->reports[request->n_reports++] = request->report;
     } else if (!request->n_reports) {
-        memcpy(request->reports, reports, n_reports * sizeof *reports);
-        request->n_reports = n_reports;
+        request->n_reports = count_reports();
+        memcpy(request->reports, reports, sizeof reports);
     }
     if (!error && request->view.top
         && (request->name || request->view.class != COST_ALL_CLASSES)) {
@@ -660,6 +669,7 @@ cost_report_register(const struct cost_report *report)
         .usage = "",
         .cb = describe,
     };
+    size_t n;
 
     if (!start_us) {
         start_us = time_wall_usec();
@@ -667,13 +677,15 @@ cost_report_register(const struct cost_report *report)
                                  INT_MAX, cost_show, NULL);
         cost_report_register_command(&describe_command);
     }
-    for (size_t i = 0; i < n_reports; i++) {
+    n = count_reports();
+    for (size_t i = 0; i < n; i++) {
         if (reports[i] == report) {
             return;
         }
     }
-    reports = xrealloc(reports, (n_reports + 1) * sizeof *reports);
-    reports[n_reports++] = report;
+    ovs_assert(n < ARRAY_SIZE(reports));
+    reports[n] = report;
+    atomic_store_explicit(&n_reports, n + 1, memory_order_release);
     cost_config_register(report->kinds[0]->config);
     register_command(report, "cost-show",
                      "[-class CLASS] " OPTIONS " [--] [NAME]", INT_MAX,

@@ -43,19 +43,6 @@ static size_t total_size OVS_GUARDED_BY(mutex);
 /* Copies. */
 
 static void
-copy_create(struct slot *slot, const void *owner, struct numbers *numbers)
-    OVS_REQUIRES(mutex)
-{
-    struct copy *copy = cost_alloc(sizeof *copy);
-
-    copy->owner = owner;
-    copy->numbers = numbers;
-    numbers->n_refs++;
-    total_size += COPY_SIZE;
-    hmap_insert(&slot->copies, &copy->hmap_node, hash_pointer(owner, 0));
-}
-
-static void
 copy_destroy(struct slot *slot, struct copy *copy)
     OVS_REQUIRES(mutex)
 {
@@ -85,6 +72,24 @@ find_copy(const struct slot *slot, const void *owner)
         }
     }
     return NULL;
+}
+
+/* Makes 'numbers' those of 'owner' in 'slot'. */
+static void
+copy_create(struct slot *slot, const void *owner, struct numbers *numbers)
+    OVS_REQUIRES(mutex)
+{
+    struct copy *copy = cost_alloc(sizeof *copy);
+    struct copy *old = find_copy(slot, owner);
+
+    copy->owner = owner;
+    copy->numbers = numbers;
+    numbers->n_refs++;
+    total_size += COPY_SIZE;
+    hmap_insert(&slot->copies, &copy->hmap_node, hash_pointer(owner, 0));
+    if (old) {
+        copy_destroy(slot, old);
+    }
 }
 
 /* Ticks. */
@@ -166,9 +171,6 @@ set_copy(struct slot *slot, const void *owner, const struct cost_book *book,
     }
     total_size += sizeof *numbers + cost_book_size(&numbers->book);
     copy_create(slot, owner, numbers);
-    if (copy) {
-        copy_destroy(slot, copy);
-    }
 }
 
 /* Copies 'book', the numbers that 'owner' has at the latest tick.  They have

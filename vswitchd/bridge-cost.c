@@ -10,6 +10,7 @@
 #include "openvswitch/dynamic-string.h"
 #include "openvswitch/json.h"
 #include "openvswitch/ofp-msgs.h"
+#include "unicode.h"
 #include "util.h"
 #include "work-observer.h"
 
@@ -120,7 +121,16 @@ get_text_details(const struct cost_span *span OVS_UNUSED, uint64_t *details)
     struct ds s = DS_EMPTY_INITIALIZER;
 
     for (size_t i = 0; i < n_texts; i++) {
-        ds_put_format(&s, "%s%s", i ? " " : "", texts[i]);
+        size_t len;
+        char *error = utf8_validate(texts[i], &len);
+
+        ds_put_cstr(&s, i ? " " : "");
+        if (error) {
+            ds_put_printable(&s, texts[i], strlen(texts[i]));
+            free(error);
+        } else {
+            ds_put_cstr(&s, texts[i]);
+        }
     }
     cost_copy_text((char *) details, TEXT_N_DETAILS * sizeof *details,
                    ds_cstr(&s));
