@@ -127,6 +127,11 @@ def meter(found: Stock) -> None:
     found.more["meters"] = {"br0 meter 7": 9900, "br0 meter 8": 0}
 
 
+def packet_ins(found: Stock) -> None:
+    count(found, packet_in_overflow=100)
+    found.more["packet-ins"] = "p3", "table 0"
+
+
 def reconnect(found: Stock) -> None:
     found.tables = [{"Controller": [{
         "target": "tcp:192.0.2.1", "status": {
@@ -372,10 +377,12 @@ CASES = {
     **{counter.replace("_", "-"): (dropped(counter), "10 packets a second are "
                                    "dropped: ") for counter in """
        drop_action_recursion_too_deep drop_action_tunnel_routing_failed
-       drop_action_recirculation_conflict datapath_drop_upcall_error
-       datapath_drop_lock_error datapath_drop_invalid_port
-       datapath_drop_rx_invalid_packet conntrack_zone_full
-       packet_in_overflow""".split()}}
+       conntrack_zone_full""".split()},
+    "datapath-drop-lock-error": (
+        dropped("datapath_drop_lock_error"),
+        "upcalls are locked out while bridges or ports change"),
+    "packet-in-overflow": (packet_ins, "wait for a controller; most come from "
+                           "port p3 (rule: table 0)")}
 
 
 def findings(found: Stock) -> List[Dict[str, Any]]:
@@ -450,6 +457,26 @@ class TestRules(unittest.TestCase):
         interface(found, {"statistics": {"rx_packets": 10}},
                   {"statistics": {"rx_packets": 90010}})
         self.assertIn("ports without a PMD thread, most of port p1",
+                      findings(found)[0]["sentence"])
+
+    def test_polled(self) -> None:
+        """What PMD threads receive keeps no other thread busy."""
+        found = healthy()
+        busy(found, "ovs-vswitchd")
+        count(found, netdev_received=10000)
+        interface(found, {"type": "dpdk", "statistics": {"rx_packets": 10}},
+                  {"type": "dpdk", "statistics": {"rx_packets": 90010}})
+        self.assertIn("of a CPU, for an unknown reason",
+                      findings(found)[0]["sentence"])
+
+    def test_seldom(self) -> None:
+        """A change every few seconds is too much if each takes that long."""
+        found = healthy()
+        busy(found, "revalidator")
+        count(found, rev_flow_table=0.3, xlate_actions=50)
+        self.assertEqual(findings(found)[0]["rule"], "threads-busy")
+        count(found, xlate_actions=500, ofproto_recv_openflow=0.3)
+        self.assertIn("again every 3 s, because OpenFlow rules change (0.3 m",
                       findings(found)[0]["sentence"])
 
     def test_starved(self) -> None:
@@ -544,6 +571,16 @@ class TestText(unittest.TestCase):
                 (205, "recirc_id(0),in_port(3),packet_type(ns=0,id=0),eth(),"
                  "eth_type(0x0800),ipv4(frag=no)"),
                 (5, "recirc_id(0),in_port(4),eth(),eth_type(0x0800)")])
+
+    def test_controller(self) -> None:
+        """Flows to a controller, without a type if they have none."""
+        self.assertEqual(stocktext.controller_flows(
+            "recirc_id(0),in_port(n0),eth(),eth_type(0/0xffff), packets:90, "
+            "bytes:9, used:0.0s, actions:2,userspace(pid=0,controller("
+            "reason=1,dont_send=0,rule_cookie=0))\n"
+            "recirc_id(0),in_port(a), packets:7, bytes:9, actions:userspace("
+            "pid=0,slow_path(action))\n"),
+            [(90, "n0", "recirc_id(0),in_port(n0),eth()")])
 
     def test_trace(self) -> None:
         trace = ('bridge("br0")\n-------------\n 0. ip, priority 7\n'
@@ -714,6 +751,19 @@ class TestWatch(unittest.TestCase):
                          ({"version": "4"}, ""))
         watch._ask(watch.stock.last, ["version"])
         self.assertEqual(watch.failed, "z")
+
+    def test_gone_for_a_while(self) -> None:
+        """In the middle, there is no process, but at the end there is."""
+        target = mock.Mock(timeout=10)
+        target.pid.return_value = 0
+        watch = Watch(target)
+        for errors, failed in ([TargetError("refused")], ""), (
+                [[None]], "no reply to memory/show"):
+            watch._middle = False
+            target.ask.side_effect = errors
+            watch.look(0)
+            self.assertIn(failed, watch.failed)
+            self.assertEqual(bool(failed), bool(watch.failed))
 
     def test_restarted_late(self) -> None:
         """Reports are asked for once more, of the process that came."""

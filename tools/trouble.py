@@ -25,6 +25,8 @@ COOKIES = [0x25, 0x26, 0x27]    # Each of the rule for a destination.
 N_OLD = 400                     # Flows that packets come of all the time.
 SOURCE = make_packet(0)[6:12]   # The MAC address that all packets are from.
 BY_SOURCE = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]"       # A megaflow for each.
+LONG = (f"priority=40000,ip,actions={BY_SOURCE},"       # Takes long.
+        + "resubmit(,1)," * 3900 + "output:p1", "table=1,actions=drop")
 
 
 def from_mac(packet: bytes, mac: int) -> bytes:
@@ -900,6 +902,196 @@ class AccessList(Trouble):
     rules = "actions=NORMAL", "priority=40000,in_port=p3,actions=drop"
 
 
+class Restarted(Trouble):
+    """ovs-vswitchd crashes, and is started again."""
+    culprit = (r"^ovs-vswitchd has just restarted: process \d+ has replaced "
+               r"process \d+")
+    flows = 5
+    senders = 0,
+
+    def prepare(self) -> None:
+        self.regularly(self.warm_s + 3, lambda i: i or self.restart())
+
+    def restart(self) -> None:
+        with open(f"/proc/{self.vswitchd.pid}/ns/net", "rb") as netns:
+            self.processes.remove(self.vswitchd)
+            self.vswitchd.popen.kill()
+            self.vswitchd.popen.wait()
+            self.wrapper = ("nsenter",
+                            f"--net=/proc/{os.getpid()}/fd/{netns.fileno()}")
+            self.start()
+
+
+class NoCpu(Trouble):
+    """No CPU is for PMD threads."""
+    culprit = (r"^Port d0 receives nothing: there is no PMD thread, because "
+               r"other_config:pmd-cpu-mask=0x100000000 names no CPU")
+    settings = "other_config:pmd-cpu-mask=0x100000000"
+
+    def prepare(self) -> None:
+        self.add_ports(["d0"], "type=dummy-pmd")
+
+
+class NoController(Trouble):
+    """Nobody listens at the address of a controller."""
+    culprit = (r"^br0 has no connection to its controller, unix:\S+none: its "
+               r"rules stay as they are \(fail_mode: secure\)")
+    flows = 5
+
+    def prepare(self) -> None:
+        self.vsctl("set-controller", "br0", f"unix:{self.directory}/none")
+
+
+class Restore(Trouble):
+    """Upcalls wait for a script that was to restore flows."""
+    culprit = (r"^[\d,]+ packets a second are dropped: upcalls are locked out "
+               r"by other_config:flow-restore-wait")
+    settings = "other_config:flow-restore-wait=true"
+
+
+class TooDeep(Trouble):
+    """A table resubmits to itself."""
+    culprit = (r"^[\d,]+ packets a second are dropped: their resubmits are "
+               r"nested too deeply")
+    rules = ("actions=resubmit(,0)",)
+
+
+class NoRoute(Trouble):
+    """There is no route to the remote end of a tunnel."""
+    culprit = (r"^[\d,]+ packets a second are dropped: there is no route to "
+               r"the remote end of a tunnel")
+    rules = ()
+
+    def prepare(self) -> None:
+        self.add_ports(["vx"], "type=vxlan", "options:remote_ip=10.1.1.9")
+        self.add_flows("actions=output:vx")
+
+
+class Bfd(Trouble):
+    """Something on the way loses the packets of BFD at times."""
+    culprit = r"^BFD on a1 changed state \d+ times "
+    warm_s = 8
+
+    def prepare(self) -> None:
+        self.add_veths(("a1", "b1"), ("c1", "d1"))
+        self.add_bridge("br1", "fail-mode=secure")
+        self.add_bridge("br2")
+        self.vsctl("add-port", "br1", "b1", "--", "add-port", "br1", "c1",
+                   "--", "add-port", "br2", "d1")
+        self.add_ports(["a1"], "type=system")
+        for name in "a1", "d1":
+            self.vsctl("set", "Interface", name, "bfd:enable=true",
+                       "bfd:min_rx=100", "bfd:min_tx=100")
+        self.regularly(1.5, lambda i: self.run(
+            "ovs-ofctl", "add-flow", "br1",
+            "actions=" + ("drop", "normal")[i % 2]))
+
+
+class Learns(Trouble):
+    """New MAC addresses are learned all the time."""
+    culprit = (r"^Flows are translated again \d+ times a second, because MAC "
+               r"addresses are learned.*: a revalidator needs \d+% of a CPU")
+    settings = "other_config:max-idle=100000"
+    rate = 4000
+
+    def prepare(self) -> None:
+        self.vsctl("set", "bridge", "br0",
+                   "other_config:mac-table-size=100000")
+        self.add_flows(f"priority=40000,udp,actions={BY_SOURCE},NORMAL")
+
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        if i < 20000:
+            return i % 8, make_packet(i)
+        return i % 8, from_mac(make_packet(i % 20000), i // 320 * 8 + i % 8)
+
+
+class Fell(Trouble):
+    """Flows take so long to translate that the flow limit falls."""
+    stock = (r"^Flows are translated again every \d s, because OpenFlow rules "
+             r"change .* So: ")
+    culprit = stock + ".*the flow limit has fallen"
+    settings = ("other_config:n-revalidator-threads=1 "
+                "other_config:max-idle=100000")
+    flows = 8000
+    rate = 2000
+    rules = LONG
+
+    def prepare(self) -> None:
+        self.regularly(4, lambda i: self.add_flows(
+            f"priority={i + 1},arp,actions=drop"))
+
+
+class Policer(Rxq):
+    """A DPDK port may send very little."""
+    culprit = r"^n0 has dropped [\d,]+ packets .*: qos"
+
+    def prepare(self) -> None:
+        self.add_ports(["n0"], "type=dpdk",
+                       "options:dpdk-devargs=net_null0,no-rx=1")
+        self.vsctl("set", "port", "n0", "qos=@q", "--", "--id=@q", "create",
+                   "qos", "type=egress-policer", "other-config:cir=1000",
+                   "other-config:cbs=100")
+        self.add_flows("actions=output:n0")
+
+
+class Overflow(Rxq):
+    """Packets for a controller come faster than they can be sent."""
+    culprit = (r"^[\d,]+ packets a second are dropped: too many wait for a "
+               r"controller; most come from port n0 \(rule: .* So: The main "
+               r"thread needs \d+% of a CPU: packets for a controller")
+
+    def prepare(self) -> None:
+        self.add_ports(["n0"], "type=dpdk", "options:dpdk-devargs=net_null0")
+        self.add_flows("priority=40000,in_port=n0,actions=controller")
+
+
+class Kernel(Trouble):
+    """With the kernel datapath, such as in tools/kernel-vm."""
+    datapath = "system"
+    arguments = "--disable-system-route", "--enable-dummy"
+    rules = (f"ip,actions={BY_SOURCE},output:p1",)
+
+
+class Overrun(Kernel):
+    """New flows come faster than handlers can translate them."""
+    culprit = (r"^system@ovs-system has lost [\d,]+ upcalls \([\d.]+%\) and "
+               r"their packets: a handler's queue was full")
+    stock = r"^system@ovs-system has lost [\d,]+ upcalls "
+    rules = LONG
+    flows = 1 << 30
+    rate = 5000
+
+
+class Rtnl(Kernel):
+    """Links and ports come and go, and flow puts wait for the kernel."""
+    culprit = r"^system@ovs-system: flow puts wait for the kernel \(RTNL\)"
+    stock = "^$"
+    flows = 1 << 30
+    rate = 100
+
+    def prepare(self) -> None:
+        self.program("ip", IP.replace("paced(20)", "paced(1000)"),
+                     "link add y1 type veth peer name y2", "link del y1")
+        self.add_veths(("x1", "x2"))
+        self.regularly(0.1, lambda i: self.vsctl(
+            "--no-wait", *(("del-port", "x1") if i % 2 else
+                           ("add-port", "br0", "x1"))))
+
+
+class Waits(Kernel):
+    """Eight revalidators take turns to read flows."""
+    culprit = r"^system@ovs-system: revalidators wait for a lock \d+% of "
+    stock = "^$"
+    settings = ("other_config:n-revalidator-threads=8 "
+                "other_config:max-idle=100000")
+    flows = 30000
+    rate = 5000
+    warm_s = 40
+
+    def prepare(self) -> None:
+        self.appctl("upcall/set-flow-limit", "200000")
+
+
 class Healthy(NewFlows):
     """Nothing is wrong."""
     rate = 1600
@@ -907,4 +1099,4 @@ class Healthy(NewFlows):
 
 CASES = {kind.__name__.lower(): kind for kind in [*globals().values()]
          if isinstance(kind, type) and issubclass(kind, Trouble)
-         and kind not in (Trouble, NewFlows, Costly, WithController)}
+         and kind not in (Trouble, NewFlows, Costly, WithController, Kernel)}

@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from ovs.cost.case import Case
 from ovs.cost.model import most
-from ovs.cost.stock import Stock, gain, number
+from ovs.cost.stock import PMD_TYPES, Stock, gain, number
 
 FEW = 10                        # Events that may be chance.
 
@@ -100,6 +100,14 @@ def where_zone(stock: Stock) -> str:
     return f": {', '.join(zones[:3])}" if zones else ""
 
 
+def packet_in_sender(stock: Stock) -> str:
+    """Returns the port that sends most packets for a controller, if one does,
+    and the rule that does."""
+    port, rule = stock.more.get("packet-ins", ("", ""))
+    return (f"; most come from port {port}" if port else "") + (
+        f" (rule: {rule})" if rule else "")
+
+
 def resets(stock: Stock) -> Dict[str, int]:
     """Returns how often the link of each port has changed its state."""
     return {rows[-1]["name"]: number(rows[-1].get("link_resets"))
@@ -145,6 +153,13 @@ def because(case: Case, reason: str) -> str:
     return who_(case.stock) if who_ else ""
 
 
+def often(rate: float) -> str:
+    """Returns how often something happens that does so 'rate' times a
+    second."""
+    return (f"{rate:,.0f} times a second" if rate >= 1
+            else f"every {1 / rate:,.0f} s")
+
+
 def after(why: str) -> str:
     return f": {why}" if why else ""
 
@@ -167,7 +182,13 @@ WHERE: Dict[str, Callable[[Stock], str]] = {
     "drop_action_recursion_too_deep": where_resubmits,
     "datapath_drop_meter": where_meter,
     "conntrack_zone_full": where_zone,
-    "rconn_overflow": lambda stock: who(clients(stock, r".*\.mgmt")),
+    "datapath_drop_lock_error": lambda stock: (
+        " by other_config:flow-restore-wait"
+        if stock.config("flow-restore-wait") == "true"
+        else " while bridges or ports change"),
+    "rconn_overflow": lambda stock: who(
+        clients(stock, r".*\.mgmt")) + packet_in_sender(stock),
+    "packet_in_overflow": packet_in_sender,
     "drop_action_tunnel_neigh_cache_miss": where_neighbour}
 
 
@@ -181,11 +202,24 @@ WHY = {
     "mcast_snooping": "multicast groups change"}
 
 
+def received(stock: Stock, by_pmd: bool) -> Dict[str, int]:
+    """Returns how many packets each port has received that a PMD thread polls,
+    or each other one, if their statistics were read again."""
+    return {rows[-1]["name"]: max(gain(rows, "statistics", "rx_packets"), 0)
+            for rows in stock.rows("Interface").values() if rows[1:]
+            and str(rows[-1].get("type")).startswith(PMD_TYPES) == by_pmd}
+
+
+def receives(stock: Stock) -> bool:
+    """Returns true if the main thread may be what receives packets."""
+    return sum(received(stock, False).values()) > FEW or not any(
+        received(stock, True).values())
+
+
 def receiver(stock: Stock) -> str:
-    """Returns the port that has received most of the packets, if one has most,
-    and its statistics were read again."""
-    n = {rows[-1]["name"]: max(gain(rows, "statistics", "rx_packets"), 0)
-         for rows in stock.rows("Interface").values() if rows[1:]}
+    """Returns the port that the main thread has most packets of, if there is
+    one."""
+    n = received(stock, False)
     port = most(n)
     return (f", most of port {port}"
             if n.get(port, 0) > sum(n.values()) / 2 else "")
@@ -198,6 +232,7 @@ class Work(NamedTuple):
     least: float                # A second.
     what: str                   # With {rate} and {who}.
     who: Callable[[Case], str] = lambda case: ""
+    may: Callable[[Stock], bool] = lambda stock: True
 
 
 WORK = (
@@ -216,8 +251,9 @@ WORK = (
          "{who}", lambda case: after(moved(case))),
     Work("ofproto_recv_openflow", 1,
          "OpenFlow, {rate:,.1f} messages a second{who}", speakers),
+    Work("packet_in_overflow", 100, "packets for a controller"),
     Work("netdev_received", 100, "packets of ports without a PMD thread"
-         "{who}", lambda case: receiver(case.stock)),
+         "{who}", lambda case: receiver(case.stock), receives),
 )
 
 
@@ -226,7 +262,7 @@ def doing(case: Case) -> str:
     what = next((": " + work.what.format(rate=rate, who=work.who(case))
                  for work in WORK
                  for rate in (case.stock.rate(work.counter),)
-                 if rate >= work.least), "")
+                 if rate >= work.least and work.may(case.stock)), "")
     loop, _ = case.main_loop()
     stages = {name: d.sum for name, d in loop.parts()}
     if stages and not what:             # The patched one knows.

@@ -175,7 +175,7 @@ def waits_for_lock(case: Case) -> Numbers:
         lock, barrier, total = (account.total.stages[n].sum for n in
                                 ("lock", "barrier", "total"))
         ns = 1e9 * case.windows["revalidator"].seconds
-        if whole.sum > BUSY / 2 * ns and lock > (total - barrier) / 2:
+        if whole.sum > ns / 2 and lock > (total - barrier) / 2:
             yield {"name": account.key.name, "ms": whole.mean / 1e6,
                    "share": lock / (total - barrier)}
 

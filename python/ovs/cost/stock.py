@@ -46,6 +46,7 @@ REASONS = ("reconfigure", "stp", "rstp", "bond", "port_toggled", "flow_table",
 MISSES = "drop_action_tunnel_neigh_cache_miss"
 MISS = "neighbor cache miss for "       # In ofproto/trace.
 MANY = 1000                     # Ports: dpctl/show takes long.
+PMD_TYPES = "dpdk", "afxdp", "dummy-p"      # What types of ports begin with.
 MAX_FLOWS = 5000                # More of the datapath are not read.
 MAX_BRIDGES = 20
 
@@ -165,6 +166,19 @@ class Stock:
         """Returns how much of a CPU the busiest revalidator needs."""
         return max(self.shares(r"revalidator\d+").values(), default=0.0)
 
+    def repeated(self, reason: str) -> float:
+        """Returns how often all flows are to be translated again for a
+        reason, in a second: 0 if that is seldom, and does not keep the
+        revalidators translating, either."""
+        rate = self.rate(f"rev_{reason}")
+        translations = self.rate("xlate_actions") - self.missed()
+        return rate if rate >= (0.1 if translations >= 100 else 1) else 0.0
+
+    def missed(self) -> float:
+        """Returns how many packets a second find no flow."""
+        return sum(n["missed"] for _, n in self.lookups()) / max(
+            self.seconds, 1)
+
     def logged(self, pattern: str) -> List[str]:
         """Returns the group of 'pattern', which begins with a module, of each
         line of the log in the window."""
@@ -248,6 +262,17 @@ class Stock:
         uuids = str([row.get(column) for row in rows])
         return [found for uuid, found in self.rows(table).items()
                 if uuid in uuids]
+
+    def packet_ins(self) -> Iterator[Tuple[int, int, Dict[str, Any]]]:
+        """Yields, for each controller, how many packets for it were dropped in
+        the window, of how many, and its row."""
+        for rows in self.rows("Controller").values():
+            dropped, queued, bypassed = (
+                max(0, sum(gain(rows, "status", key)
+                           for key in rows[-1].get("status", ())
+                           if key.endswith(f"-{name}")))
+                for name in ("dropped", "queued", "bypassed"))
+            yield dropped, queued + bypassed, rows[-1]  # Queued has all.
 
     def interfaces(self, bridge: str) -> List[List[Dict[str, Any]]]:
         """Returns the rows of a bridge's interfaces."""
@@ -428,6 +453,8 @@ class Watch:
             reading: Dict[str, Any] = {}
             self._ask(reading, ["memory/show"])
             self.stock.samples.append(reading.get("memory/show", {}))
+            if "no reply" not in self.failed:
+                self.failed = ""        # A new process may come until the end.
 
     def end(self) -> Stock:
         stock = self.stock
@@ -516,6 +543,7 @@ class Watch:
         self._ask_neighbours()
         self._ask_resubmits()
         self._ask_slow()
+        self._ask_packet_ins()
 
     def _ask_listeners(self) -> None:
         """Which process of this host is a controller?"""
@@ -638,6 +666,26 @@ class Watch:
                 self._trace(flow))
 
 
+    def _ask_packet_ins(self) -> None:
+        """From which port and rule does a controller receive most packets, if
+        these are too many?"""
+        stock = self.stock
+        if stock.flows() > MAX_FLOWS or not (
+                stock.rate("rconn_overflow") >= 1
+                or stock.rate("packet_in_overflow") >= 1
+                or any(n for n, _, _ in stock.packet_ins())):
+            return
+        flows = stocktext.controller_flows(
+            self._text("dpctl/dump-flows", "--names"))
+        ports: Counts[str] = Counter()
+        for packets, port, _ in flows:
+            ports[port] += packets
+        for port, packets in ports.most_common(1):
+            stock.more["packet-ins"] = (
+                port if 2 * packets > sum(ports.values()) else "",
+                stocktext.last_rule(self._trace(max(flows)[2])))
+
+
 def usage(readings: List[Dict[str, Any]]
           ) -> Iterator[Tuple[str, int, int, int]]:
     """Yields, for each thread, its name, a time in ns, and how much of it the
@@ -676,11 +724,10 @@ def slow_paths(stock: Stock) -> float:
     """Returns how many packets are translated in a second at least, besides
     those that no flow of the datapath matches, and flows that are translated
     again; 0 if that is not known."""
-    missed = [n["missed"] for _, n in stock.lookups()]
-    if not missed or not stock.seconds:
+    if not any(stock.lookups()) or not stock.seconds:
         return 0.0
     again = sum(stock.count(f"rev_{reason}") for reason in REASONS) * max(
         (dp["max"] for dp in stock.last.get("upcall/show", {}).values()),
         default=0)
-    return (stock.count("xlate_actions") - sum(missed)
-            - again) / stock.seconds
+    return (stock.rate("xlate_actions") - stock.missed()
+            - again / stock.seconds)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List
 
 from ovs.cost.blame import (FEW, WHERE, WHY, after, because, changes, doing,
-                            moved, reasons, resets, speakers)
+                            moved, often, packet_in_sender, reasons, resets, speakers)
 from ovs.cost.case import Case, Numbers, Rule
 from ovs.cost.model import most
-from ovs.cost.stock import MISS, REASONS, gain, growth, number
+from ovs.cost.stock import MISS, PMD_TYPES, REASONS, gain, growth, number
 
 HALF = 0.5                      # Of a CPU, by one thread.
 FULL = 0.9                      # Of a limit, or of a PMD thread.
@@ -113,7 +113,7 @@ def no_cpu(case: Case) -> Numbers:
                for thread in reading.get("threads", ())]
     polled = [row["name"] for row in stock.latest("Interface")
               if mask and threads and number(row.get("ofport")) > 0 and str(
-                  row.get("type")).startswith(("dpdk", "afxdp", "dummy-p"))]
+                  row.get("type")).startswith(PMD_TYPES)]
     if polled and not any(name.startswith("pmd-") for name in threads):
         yield {"mask": mask, "name": polled[0], "share": 1.0}
 
@@ -182,19 +182,19 @@ def grows(case: Case) -> Numbers:
 
 def flow_mods(case: Case) -> Numbers:
     stock = case.stock
-    rate, share = stock.rate("rev_flow_table"), stock.revalidators()
-    if rate >= 1 and growth(stock) <= FEW and share > HALF:
-        yield {"share": share, "rate": rate, "who": speakers(case),
+    rate, share = stock.repeated("flow_table"), stock.revalidators()
+    if rate and growth(stock) <= FEW and share > HALF:
+        yield {"share": share, "often": often(rate), "who": speakers(case),
                "n": stock.rate("ofproto_recv_openflow")}
 
 
 def again(case: Case) -> Numbers:
     stock, share = case.stock, case.stock.revalidators()
-    rates = {reason: stock.rate(f"rev_{reason}") for reason in REASONS}
+    rates = {reason: stock.repeated(reason) for reason in REASONS}
     reason = max(REASONS, key=reasons(case, rates))
-    if share > HALF and rates[reason] >= 1 and reason in WHY:
-        yield {"share": share, "rate": rates[reason], "why": WHY[reason],
-               "who": because(case, reason)}
+    if share > HALF and rates[reason] and reason in WHY:
+        yield {"share": share, "often": often(rates[reason]),
+               "why": WHY[reason], "who": because(case, reason)}
 
 
 def reconfigured(case: Case) -> Numbers:
@@ -332,18 +332,14 @@ def disconnected(case: Case) -> Numbers:
 
 
 def packet_ins(case: Case) -> Numbers:
-    for rows in case.stock.rows("Controller").values():
-        n, queued, bypassed = (
-            max(0, sum(gain(rows, "status", key)
-                       for key in rows[-1].get("status", ())
-                       if key.endswith(f"-{name}")))
-            for name in ("dropped", "queued", "bypassed"))  # Queued has all.
+    for n, whole, row in case.stock.packet_ins():
         if n >= FEW:
-            limit = rows[-1].get("controller_rate_limit")
-            yield {"n": n, "name": rows[-1].get("target", ""),
-                   "share": n / max(queued + bypassed, 1),
-                   "limit": f" of {limit:,} a second"
-                            if isinstance(limit, int) else ""}
+            limit = row.get("controller_rate_limit")
+            yield {"n": n, "name": row.get("target", ""),
+                   "share": n / max(whole, 1),
+                   "who": (f" of {limit:,} a second"
+                           if isinstance(limit, int) else "")
+                   + packet_in_sender(case.stock)}
 
 
 def connections(case: Case) -> Numbers:
@@ -395,11 +391,15 @@ def pipeline_drops(case: Case) -> Numbers:
 
 
 def lost_upcalls(case: Case) -> Numbers:
-    for name, n in case.stock.lookups():
-        if n["lost"] >= FEW and "upcall" not in case.windows:
-            yield {"name": name, "n": n["lost"],
-                   "share": n["lost"] / max(n["lost"] + n["missed"], 1),
-                   "advice": FAILED if name.startswith("netdev@") else ""}
+    for name, counts in case.stock.lookups():
+        userspace = name.startswith("netdev@")
+        # There, an upcall without room for its flow counts as lost, too.
+        n = counts["lost"] - userspace * case.stock.count(
+            "upcall_flow_limit_hit")
+        if n >= FEW and "upcall" not in case.windows:
+            yield {"name": name, "n": n,
+                   "share": n / max(n + counts["missed"], 1),
+                   "advice": FAILED if userspace else ""}
 
 
 def dropped(counter: str) -> Callable[[Case], Numbers]:
@@ -407,11 +407,7 @@ def dropped(counter: str) -> Callable[[Case], Numbers]:
     counter has."""
     def condition(case: Case) -> Numbers:
         rate = case.stock.rate(counter) or case.stock.more.get(counter, 0)
-        # Packets that are on their way to a port that is deleted are lost.
-        goes = counter == "datapath_drop_invalid_port" and any(
-            key[0] == "Interface" and key[2] == "deleted"
-            for key in case.stock.changes)
-        if rate >= 1 and not goes:
+        if rate >= 1:
             yield {"share": 1.0, "rate": rate, "who": WHERE.get(
                 counter, lambda stock: "")(case.stock)}
     return condition
@@ -423,7 +419,7 @@ STOCK_RULES = (
          "Its log, `journalctl` and `coredumpctl` show why: a crash, a "
          "package update, or too little memory (`dmesg`).",
          "ovs-vswitchd has just restarted: process {new} has replaced process "
-         "{old}", restarted),
+         "{old}", restarted, causes="no-rules"),
     Rule("database-gone", "critical", "OpenFlow and ovs-vsctl hang: "
          "ovsdb-server is gone or hangs", "-t ovsdb-server version",
          "Its log says why. Start it again; `ovs-vswitchd` reconnects by "
@@ -523,9 +519,9 @@ STOCK_RULES = (
          "again, and may delete many. Make the program change rules less "
          "often, or many at once (a bundle), or keep fewer flows "
          "(`other_config:max-idle`).",
-         "Flows are translated again {rate:,.0f} times a second, because "
-         "OpenFlow rules change ({n:,.0f} messages a second){who}: a "
-         "revalidator needs {share:.0%} of a CPU", flow_mods,
+         "Flows are translated again {often}, because OpenFlow rules change "
+         "({n:,.1f} messages a second){who}: a revalidator needs {share:.0%} "
+         "of a CPU", flow_mods,
          causes="threads-busy, main-busy, flow-limit-low, flow-limit-fell"),
     Rule("config-changes", "warning", "the main thread is busy, because the "
          "database keeps changing", "coverage/show",
@@ -540,8 +536,8 @@ STOCK_RULES = (
          "something keeps changing", "coverage/show, "
          "fdb/stats-show BRIDGE, bond/show, lacp/show-stats",
          "The counters `rev_*` of `coverage/show` show what changes.",
-         "Flows are translated again {rate:,.0f} times a second, because "
-         "{why}{who}: a revalidator needs {share:.0%} of a CPU", again,
+         "Flows are translated again {often}, because {why}{who}: a "
+         "revalidator needs {share:.0%} of a CPU", again,
          causes="threads-busy, flow-limit-low, flow-limit-fell"),
     Rule("main-busy", "warning", "the main thread is busy", "coverage/show",
          "While it works, OpenFlow, ovs-appctl, the database and ports "
@@ -632,7 +628,7 @@ STOCK_RULES = (
          "Raise `controller_rate_limit` in the Controller table, or send the "
          "controller fewer packets.",
          "{n:,} packets for the controller {name} ({share:.0%}) were dropped: "
-         "they exceed its limit{limit}", packet_ins),
+         "they exceed its limit{who}", packet_ins),
     Rule("conntrack-full", "critical", "connections fail, because connection "
          "tracking is full", "dpctl/ct-get-maxconns, dpctl/ct-get-nconns, "
          "dpctl/ct-stats-show",
@@ -667,7 +663,9 @@ STOCK_RULES = (
     *(Rule(counter.replace("_", "-"), "critical", symptom,
            "coverage/show, " + commands, advice,
            f"{{rate:,.0f}} packets a second are dropped: {what}{{who}}",
-           dropped(counter), causes="main-busy, threads-busy, slow-path")
+           dropped(counter),
+           causes="main-busy, threads-busy, slow-path, upcalls-lost, "
+                  "upcalls-lost-kernel")
       for counter, symptom, what, commands, advice in (
         ("drop_action_too_many_resubmit", "broadcasts do not arrive: too many "
          "resubmits", "they need more than 4,096 resubmits",
@@ -689,21 +687,15 @@ STOCK_RULES = (
         ("drop_action_tunnel_routing_failed", "", "there is no route to the "
          "remote end of a tunnel", "ovs/route/show, ovs/route/lookup",
          "Add a route, or give the bridge with that port an address."),
-        ("drop_action_recirculation_conflict", "", "actions conflict with "
-         "recirculation", "", "See the log."),
         ("datapath_drop_meter", "a meter drops packets", "a meter limits them",
          "dpctl/show", "`ovs-ofctl -O OpenFlow13 meter-stats BRIDGE` shows "
          "how many, `dump-meters` the limits, and `dump-flows` which rules "
          "use which meter."),
-        ("datapath_drop_upcall_error", "", "their upcalls fail, in the "
-         "userspace datapath", "upcall/show", "See the log."),
-        ("datapath_drop_lock_error", "", "upcalls are locked out while "
-         "bridges or ports change", "dpctl/show",
-         "Find what keeps changing them."),
-        ("datapath_drop_invalid_port", "", "the port to send them to is gone",
-         "dpctl/show", "Something deletes ports while flows use them."),
-        ("datapath_drop_rx_invalid_packet", "", "they are malformed",
-         "dpctl/show", "`ovs-tcpdump` shows who sends them."),
+        ("datapath_drop_lock_error", "a bridge carries nothing after a "
+         "restart", "upcalls are locked out", "dpctl/show",
+         "A script that restores flows sets `flow-restore-wait` for a moment. "
+         "If it has failed: `ovs-vsctl remove Open_vSwitch . other_config "
+         "flow-restore-wait`."),
         ("conntrack_zone_full", "", "a zone of connection tracking is full",
          "dpctl/ct-get-limits", "Raise the limit (`dpctl/ct-set-limits`)."),
         ("rconn_overflow", "a controller, or `ovs-ofctl monitor`, does not "
@@ -712,6 +704,7 @@ STOCK_RULES = (
          "It hangs, or is too slow. Start it again, or send it fewer "
          "packets."),
         ("packet_in_overflow", "", "too many wait for a controller",
-         "ofproto/list", "The main thread, or the controller, is too slow."),
+         "ofproto/list", "Send the controller the first packet of a connection "
+         "only."),
       )),
 )

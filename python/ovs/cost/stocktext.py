@@ -216,6 +216,14 @@ def slow_flows(text: str) -> List[Tuple[int, str, str, str]]:
         text, re.MULTILINE)]
 
 
+def controller_flows(text: str) -> List[Tuple[int, str, str]]:
+    """Returns packets, port and text of the flows of dpctl/dump-flows that
+    send packets to a controller."""
+    return [(int(m[3]), m[2], traceable(m[1])) for m in re.finditer(
+        r"^(.*in_port\(([^)]*)\).*), packets:(\d+),.*\Wcontroller\(reason",
+        text, re.MULTILINE)]
+
+
 def dropping_flows(text: str) -> List[Tuple[int, str]]:
     """Returns packets and text of the flows of dpctl/dump-flows that drop."""
     return [(int(m[2]), traceable(m[1])) for m in re.finditer(
@@ -224,7 +232,8 @@ def dropping_flows(text: str) -> List[Tuple[int, str]]:
 
 def traceable(flow: str) -> str:
     """Returns a flow of dpctl/dump-flows as ofproto/trace takes it: Ethernet
-    packets have to have an address."""
+    packets have to have an address, and may not have no type."""
+    flow = flow.replace(",eth_type(0/0xffff)", "")
     return flow if "eth(" in flow else flow.replace(
         "packet_type(ns=0,id=0)", "packet_type(ns=0,id=0),eth()")
 
