@@ -55,7 +55,7 @@ var kinds = []kind{
 				"Upcalls whose time in the kernel's queue is not known (unknown), and records of that time whose upcall was lost (orphan)."},
 		},
 		numbers: map[string]number{"batch": {"batch_upcalls",
-			"Upcalls in a batch that a handler read from the kernel."}},
+			"Upcalls that a handler completed together."}},
 	},
 	{
 		report: "tx", name: "burst", metric: "tx_burst",

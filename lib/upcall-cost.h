@@ -63,7 +63,7 @@ enum upcall_cost_stage { UPCALL_COST_STAGES(COST_ENUM) };
     COLUMN(UPCALL_COST_K_OPERATE, "operate", NULL, 0,                       \
            "Until the kernel, and tc, have done the batch's operations.")   \
     COLUMN(UPCALL_COST_K_BATCH, "batch", "upcalls", COST_ALWAYS,            \
-           "Upcalls in a batch; each batch counts once.")                   \
+           "Upcalls completed together; each batch counts once.")           \
     COLUMN(UPCALL_COST_K_QUEUE, "queue", NULL, COST_OPTIONAL,               \
            "In the queue of the handler's socket; only if "                 \
            "cost-kernel-queue is true.")                                    \

@@ -95,9 +95,11 @@ enum revalidator_cost_stage { REVALIDATOR_COST_STAGES(COST_ENUM) };
     COLUMN(REVALIDATOR_COST_DUPLICATE, "duplicate", "flows", 0,               \
            "The flow was just added, or was already dumped in this round.")   \
     COLUMN(REVALIDATOR_COST_SKIPPED, "skipped", "flows", 0,                   \
-           "Another thread uses the flow, or the ukey's state does not fit.") \
+           "Another thread uses the flow, it is gone, or the ukey's state "   \
+           "does not fit.")                                                   \
     COLUMN(REVALIDATOR_COST_DELETED, "unknown", "deleted", 0,                 \
-           "No ukey exists for the flow.")                                    \
+           "No ukey can be made for the flow, or its statistics can't be "    \
+           "attributed.")                                                     \
     COLUMN(REVALIDATOR_COST_DEL_AVOID_CACHING, "avoid-caching", "deleted", 0, \
            "The flow's actions depend on more than the packet.")              \
     COLUMN(REVALIDATOR_COST_DEL_BAD_ODP_FIT, "bad-odp-fit", "deleted", 0,     \
@@ -111,8 +113,8 @@ enum revalidator_cost_stage { REVALIDATOR_COST_STAGES(COST_ENUM) };
     COLUMN(REVALIDATOR_COST_DEL_NO_OFPROTO, "no-ofproto", "deleted", 0,       \
            "The flow's bridge is gone.")                                      \
     COLUMN(REVALIDATOR_COST_DEL_PURGE, "purge", "deleted", 0,                 \
-           "All flows were purged: by a command, with a PMD thread, or "      \
-           "because the number of threads changes.")                          \
+           "All flows were purged: by a command, with a bridge or a PMD "     \
+           "thread, or because the number of threads changes.")               \
     COLUMN(REVALIDATOR_COST_DEL_TOO_EXPENSIVE, "too-expensive", "deleted", 0, \
            "A round takes too long for a flow with so few packets.")          \
     COLUMN(REVALIDATOR_COST_DEL_UPDATE_FAIL, "update-fail", "deleted", 0,     \
