@@ -1070,8 +1070,13 @@ class Rtnl(Kernel):
     rate = 100
 
     def prepare(self) -> None:
-        self.program("ip", IP.replace("paced(20)", "paced(1000)"),
-                     "link add y1 type veth peer name y2", "link del y1")
+        self.spawn("links", ["sh", "-c", """
+            while sleep 0.1; do
+                for i in $(seq 40); do
+                    echo link add y$i group 7 type veth peer name z$i
+                done | ip -batch -
+                ip link del group 7
+            done"""])
         self.add_veths(("x1", "x2"))
         self.regularly(0.1, lambda i: self.vsctl(
             "--no-wait", *(("del-port", "x1") if i % 2 else
