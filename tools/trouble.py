@@ -1084,17 +1084,48 @@ class Rtnl(Kernel):
 
 
 class Waits(Kernel):
-    """Eight revalidators take turns to read flows."""
+    """Sixteen revalidators take turns to read flows."""
     culprit = r"^system@ovs-system: revalidators wait for a lock \d+% of "
     stock = "^$"
-    settings = ("other_config:n-revalidator-threads=8 "
+    settings = ("other_config:n-revalidator-threads=16 "
                 "other_config:max-idle=100000")
     flows = 30000
     rate = 5000
-    warm_s = 40
+    warm_s = 60
 
     def prepare(self) -> None:
         self.appctl("upcall/set-flow-limit", "200000")
+
+
+class Steady(Trouble):
+    """5,000 packets a second, of flows that stay."""
+    rate = 5000
+
+
+class Fast(Rxq):
+    """50,000 packets a second, by a PMD thread."""
+    culprit = "^$"
+    rules = ("actions=output:p2",)
+    settings = Rxq.settings.replace("cpu-mask=3", "cpu-mask=2")
+    senders = 0,
+    rate = 50000
+
+    def prepare(self) -> None:
+        self.vsctl("del-port", "p1")
+        self.add_ports(["a0"], "type=dpdk",
+                       "options:dpdk-devargs=\"net_af_packet0,iface=p1\"")
+        self.vsctl("del-port", "p2")
+        self.add_ports(["n0"], "type=dpdk",
+                       "options:dpdk-devargs=\"net_null0,no-rx=1\"")
+        self.add_flows("actions=output:n0")
+
+
+class Load(Trouble):
+    """100,000 rules are changed every 20 s, which harms nothing."""
+    flows = 200
+
+    def prepare(self) -> None:
+        self.regularly(20, lambda _: self.add_many(100000))
 
 
 class Healthy(NewFlows):
