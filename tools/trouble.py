@@ -1012,8 +1012,9 @@ class Fell(Trouble):
     culprit = stock + ".*the flow limit has fallen"
     settings = ("other_config:n-revalidator-threads=1 "
                 "other_config:max-idle=100000")
-    flows = 8000
+    flows = 4000
     rate = 2000
+    warm_s = 15
     rules = LONG
 
     def prepare(self) -> None:

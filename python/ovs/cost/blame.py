@@ -39,8 +39,9 @@ def clients(stock: Stock, name: str) -> List[str]:
             for label in stock.clients.of(socket)]  # type: ignore
 
 
-def speakers(case: Case) -> str:
-    """Returns who talks OpenFlow, and with accounting, what."""
+def speakers(case: Case, kind: str = "") -> str:
+    """Returns who talks OpenFlow, and with accounting, what: a message whose
+    name matches 'kind', if there is one."""
     stock = case.stock
     mgmt = sorted(((-seen[0], f"{label} to {name[:-5]}") for name, labels in (
         stock.clients.seen if stock.clients else {}).items()
@@ -50,6 +51,7 @@ def speakers(case: Case) -> str:
               for row in stock.latest("Controller")
               if row.get("is_connected") is True]
     messages = case.tops.get("bridge message", [])
+    messages = [m for m in messages if re.search(kind, m["name"])] or messages
     message = max(messages, key=lambda m: m["ns"])["name"] if messages else ""
     return who([label for _, label in mgmt] + remote) + (
         f" ({message})" if message else "")

@@ -115,15 +115,16 @@ def stalled(case: Case) -> Numbers:
                   if name == "ovs-vswitchd" and not classes), 0.0)
     # One stall or two say little, but who asks for them asks again.
     few = n < (2 if stage in ("appctl", "openflow") else 3)
-    # Who reads statistics waits for the kernel, and so for anybody.
-    limit = (BUSY if few or stage == "rcu" else
-             2 * STALLED if stage == "stats" else STALLED)
-    if time * (1 - waits) < limit * window_ns or not n or (
-            stage == "stats" and any(slow_statistics(case))):
-        return
     calls = {account.key.name: body.time_ns
              for account in case.accounts("netlink")
              for name, body in account.threads.items() if name == "main"}
+    waited = sum(calls.values()) > time / 2
+    # Who waits for the kernel waits for anybody.
+    limit = (BUSY if few or stage == "rcu" else
+             5 * STALLED if waited or stage == "stats" else STALLED)
+    if time * (1 - waits) < limit * window_ns or not n or (
+            stage == "stats" and any(slow_statistics(case))):
+        return
     what = DOING.get(stage, stage)
     messages = case.tops.get("bridge message", []) * (stage == "openflow")
     if messages:
@@ -138,7 +139,7 @@ def stalled(case: Case) -> Numbers:
         what = f"waiting for {case.stock.awaited()} (RCU)"
     if stage in ("routes", "netdev") and moved(case):
         what += f" ({moved(case)})"
-    if sum(calls.values()) > time / 2:
+    if waited:
         what += f", mostly Netlink ({most(calls)})"
     yield {"share": min(time / window_ns, 1.0), "n": n, "what": what,
            "ms": time / n / 1e6,

@@ -184,7 +184,8 @@ def flow_mods(case: Case) -> Numbers:
     stock = case.stock
     rate, share = stock.repeated("flow_table"), stock.revalidators()
     if rate and growth(stock) <= FEW and share > HALF:
-        yield {"share": share, "often": often(rate), "who": speakers(case),
+        yield {"share": share, "often": often(rate), "who":
+               speakers(case, "_MOD|BUNDLE"),
                "n": stock.rate("ofproto_recv_openflow")}
 
 
