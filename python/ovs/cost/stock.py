@@ -665,7 +665,6 @@ class Watch:
             self.stock.more["slow rule"] = stocktext.last_rule(
                 self._trace(flow))
 
-
     def _ask_packet_ins(self) -> None:
         """From which port and rule does a controller receive most packets, if
         these are too many?"""

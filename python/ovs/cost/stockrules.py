@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List
 
 from ovs.cost.blame import (FEW, WHERE, WHY, after, because, changes, doing,
-                            moved, often, packet_in_sender, reasons, resets, speakers)
+                            moved, often, packet_in_sender, reasons, resets,
+                            speakers)
 from ovs.cost.case import Case, Numbers, Rule
 from ovs.cost.model import most
 from ovs.cost.stock import MISS, PMD_TYPES, REASONS, gain, growth, number
@@ -705,7 +706,7 @@ STOCK_RULES = (
          "It hangs, or is too slow. Start it again, or send it fewer "
          "packets."),
         ("packet_in_overflow", "", "too many wait for a controller",
-         "ofproto/list", "Send the controller the first packet of a connection "
-         "only."),
+         "ofproto/list", "Send the controller only the first packet of a "
+         "connection."),
       )),
 )
