@@ -1046,56 +1046,17 @@ class Overflow(Rxq):
         self.add_flows("priority=40000,in_port=n0,actions=controller")
 
 
-class Kernel(Trouble):
-    """With the kernel datapath, such as in tools/kernel-vm."""
+class Overrun(Trouble):
+    """New flows come faster than handlers can translate them.  Needs the
+    kernel's datapath, such as in tools/kernel-vm."""
     datapath = "system"
     arguments = "--disable-system-route", "--enable-dummy"
-    rules = (f"ip,actions={BY_SOURCE},output:p1",)
-
-
-class Overrun(Kernel):
-    """New flows come faster than handlers can translate them."""
     culprit = (r"^system@ovs-system has lost [\d,]+ upcalls \([\d.]+%\) and "
                r"their packets: a handler's queue was full")
     stock = r"^system@ovs-system has lost [\d,]+ upcalls "
     rules = LONG
     flows = 1 << 30
     rate = 5000
-
-
-class Rtnl(Kernel):
-    """Links and ports come and go, and flow puts wait for the kernel."""
-    culprit = r"^system@ovs-system: flow puts wait for the kernel \(RTNL\)"
-    stock = "^$"
-    flows = 1 << 30
-    rate = 100
-
-    def prepare(self) -> None:
-        self.spawn("links", ["sh", "-c", """
-            while sleep 0.1; do
-                for i in $(seq 40); do
-                    echo link add y$i group 7 type veth peer name z$i
-                done | ip -batch -
-                ip link del group 7
-            done"""])
-        self.add_veths(("x1", "x2"))
-        self.regularly(0.1, lambda i: self.vsctl(
-            "--no-wait", *(("del-port", "x1") if i % 2 else
-                           ("add-port", "br0", "x1"))))
-
-
-class Waits(Kernel):
-    """Sixteen revalidators take turns to read flows."""
-    culprit = r"^system@ovs-system: revalidators wait for a lock \d+% of "
-    stock = "^$"
-    settings = ("other_config:n-revalidator-threads=16 "
-                "other_config:max-idle=100000")
-    flows = 30000
-    rate = 5000
-    warm_s = 60
-
-    def prepare(self) -> None:
-        self.appctl("upcall/set-flow-limit", "200000")
 
 
 class Steady(Trouble):
@@ -1136,4 +1097,4 @@ class Healthy(NewFlows):
 
 CASES = {kind.__name__.lower(): kind for kind in [*globals().values()]
          if isinstance(kind, type) and issubclass(kind, Trouble)
-         and kind not in (Trouble, NewFlows, Costly, WithController, Kernel)}
+         and kind not in (Trouble, NewFlows, Costly, WithController)}
