@@ -1524,6 +1524,11 @@ check_window_pass(struct cost_account *account)
     }
     cost_window_forget(&owner);
     ovs_assert(!cost_window_subtract(&owner, true, &ticks[0], &books[0]));
+
+    /* Numbers that are repeated replace those that were passed meanwhile. */
+    ovs_assert(cost_window_repeat(&heir));
+    cost_window_forget(&heir);
+    ovs_assert(!cost_window_subtract(&heir, true, &ticks[0], &books[0]));
     for (size_t i = 0; i < ARRAY_SIZE(ticks); i++) {
         cost_book_uninit(&books[i]);
     }

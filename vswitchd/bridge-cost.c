@@ -119,19 +119,18 @@ static void
 get_text_details(const struct cost_span *span OVS_UNUSED, uint64_t *details)
 {
     struct ds s = DS_EMPTY_INITIALIZER;
+    char *error;
 
     for (size_t i = 0; i < n_texts; i++) {
-        size_t len;
-        char *error = utf8_validate(texts[i], &len);
-
-        ds_put_cstr(&s, i ? " " : "");
-        if (error) {
-            ds_put_printable(&s, texts[i], strlen(texts[i]));
-            free(error);
-        } else {
-            ds_put_cstr(&s, texts[i]);
-        }
+        ds_put_format(&s, "%s%s", i ? " " : "", texts[i]);
     }
+
+    /* JSON takes UTF-8 only. */
+    error = utf8_validate(ds_cstr(&s), NULL);
+    for (size_t i = 0; error && i < s.length; i++) {
+        s.string[i] = s.string[i] & 0x80 ? '?' : s.string[i];
+    }
+    free(error);
     cost_copy_text((char *) details, TEXT_N_DETAILS * sizeof *details,
                    ds_cstr(&s));
     ds_destroy(&s);
