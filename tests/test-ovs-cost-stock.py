@@ -427,7 +427,7 @@ class TestRules(unittest.TestCase):
         bridge = 'fdb/stats-show br"0'
         found.last[bridge] = dict(found.last[bridge], learned=5000)
         self.assertRegex(findings(found)[0]["sentence"],
-                         r'between ports, most by br"0 \(4,\d+\): a reval')
+                         r'ports, most by br"0 \(4,\d+ new ones\): a reval')
 
     def test_story(self) -> None:
         """What follows from a finding is below it."""

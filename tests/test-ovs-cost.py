@@ -1155,9 +1155,9 @@ class TestTarget(InTemporary):
 
     def test_arguments(self) -> None:
         for args, words in (
-                (["-i", "none"], '"none" is no positive number'),
-                (["-i", "inf"], '"inf" is no positive number'),
-                (["-T", "-1"], '"-1" is no positive number'),
+                (["-i", "none"], '"none" is not a positive number'),
+                (["-i", "inf"], '"inf" is not a positive number'),
+                (["-T", "-1"], '"-1" is not a positive number'),
                 (["--accounts", "1.5"], '"1.5" is no whole number')):
             with contextlib.redirect_stderr(io.StringIO()) as err:
                 with self.assertRaises(SystemExit):

@@ -130,7 +130,7 @@ def learner(stock: Stock) -> str:
     n = {bridge: stock.grown(bridge, "learned")
          for bridge, _ in stock.of("fdb/stats-show")} if stock.seconds else {}
     bridge = most(n)
-    return (f", most by {bridge} ({n[bridge]:,})"
+    return (f", most by {bridge} ({n[bridge]:,} new ones)"
             if n.get(bridge, 0) > FEW else "")
 
 

@@ -148,7 +148,8 @@ def watch(targets: Sequence[Target], seconds: float, last: str,
         if last and not each.failed and (
                 f"/{each.target.name}" not in recording.sources()):
             stock.notes.append("without accounting, --last gives only rates "
-                               "of the last minute, and no threads")
+                               "of the last minute, and no threads: most "
+                               "troubles show without it only")
         if not each.failed or stock.threads:
             recording.stock[f"/{each.target.name}"] = stock
     return [(each.failed or poller.failed).replace(
@@ -223,7 +224,9 @@ def run(recording: Recording, errors: List[str], as_json: bool) -> int:
             print(line)
         if found and without(recording):
             print(without(recording))
-        if not (found or errors) and sources and sys.stderr.isatty():
+        if not (found or errors or any(
+                stock.notes for stock in recording.stock.values())) and (
+                    sources and sys.stderr.isatty()):
             print("nothing is wrong, as far as the doctor can see. "
                   + without(recording), file=sys.stderr)
     return 2 if errors or not (recording.replies or recording.stock) \

@@ -27,7 +27,7 @@ from ovs.cost.target import CommandError, Target, TargetError
 try:
     from ovs.version import VERSION
 except ImportError:             # There is no other part of Open vSwitch's.
-    VERSION = "of no build"
+    VERSION = "not built"
     with contextlib.suppress(ImportError):      # Nor of pip's.
         from importlib import metadata
         VERSION = f"alone, {metadata.version('ovs-cost')}"
@@ -43,7 +43,7 @@ def positive(value: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 < float(value) < float("inf"):
             return float(value)
-    raise argparse.ArgumentTypeError(f"\"{value}\" is no positive number")
+    raise argparse.ArgumentTypeError(f"\"{value}\" is not a positive number")
 
 
 def positive_int(value: str) -> int:
@@ -117,6 +117,10 @@ def make_parser() -> argparse.ArgumentParser:
 
     sub = commands.add_parser(
         "doctor", help="say what is wrong, and what to do about it",
+        description="Watches ovs-vswitchd, of any version from 2.17 on, and "
+                    "says what is wrong, who causes it, and what to do.  May "
+                    "need root.  OVS_RUNDIR is the directory of its pidfile, "
+                    "if that is not the usual one.",
         epilog="The exit status is 0 if nothing is wrong, 1 if something is, "
                "and 2 if there was an error.")
     live(sub, 10)
@@ -125,7 +129,7 @@ def make_parser() -> argparse.ArgumentParser:
                      "must-gather (default: watch the targets for an "
                      "interval)")
     window(sub, "say at once what was wrong in the last 10 seconds to 15 "
-           "minutes, as the switch knows it")
+           "minutes, as a switch with accounting knows it")
     sub.add_argument("--json", action="store_true", help="for programs")
 
     for command, about in (

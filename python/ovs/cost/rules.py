@@ -208,6 +208,7 @@ RULES = (
          "newer one is needed\": update the program that reads the report.",
          link=("cost-json", "Limits")),
     Rule("slow-upcalls", "hint", "new connections are slow",
+         "coverage/show, upcall/show, "
          "upcall/cost-show -last 1m, upcall/cost-show -slowest 5 -last 1m, "
          "bridge/cost-show main-loop -last 1m",
          "Find the stage with the highest `mean` and `p99`: `translate` is "
@@ -227,11 +228,12 @@ RULES = (
          link=("upcall-cost-kernel", "Results")),
     Rule("upcalls-lost", "warning", "upcalls are lost (other reasons)",
          "upcall/cost-show",
-         "`lock`: bridges were being reconfigured, or PMD threads had just "
-         "started; if it continues, something keeps changing the "
-         "configuration. `no-bridge`: packets from a port that is in no "
-         "bridge. `error`: see the log. `cost/describe` defines the other "
-         "reasons.", "{name} has lost {n:,} upcalls ({share:.1%}): {reasons}",
+         "`lock`: bridges were being reconfigured, PMD threads had just "
+         "started, or `other_config:flow-restore-wait` is set; if it "
+         "continues, something keeps changing the configuration. "
+         "`no-bridge`: packets from a port that is in no bridge. `error`: see "
+         "the log. `cost/describe` defines the other reasons.",
+         "{name} has lost {n:,} upcalls ({share:.1%}): {reasons}",
          lost("upcall", "lost", but="overrun"),
          link=("upcall-cost", "Results")),
     Rule("netlink-overrun", "warning", "", "netlink/cost-show",
@@ -312,7 +314,8 @@ RULES = (
          "{every:,.1f} s", slow_statistics, causes="main-busy, main-stalls",
          link=("bridge-cost", "Interfaces")),
     Rule("port-makes-upcalls", "warning", "new connections are slow, and most "
-         "come from one port", "upcall/cost-show -top -last 15m",
+         "come from one port",
+         "upcall/cost-show -top -last 15m, dpctl/dump-flows",
          "Look at what the port sends: a scan, or a flood of short "
          "connections. Limit its traffic, or give the port rules that make "
          "wider megaflows.",
@@ -322,7 +325,7 @@ RULES = (
          "main-loop-stalled, main-busy, main-stalls, threads-busy",
          link=("upcall-cost", "What to look for")),
     Rule("rule-makes-upcalls", "warning", "new connections are slow, and most "
-         "match one rule", "upcall/cost-show -top -last 15m",
+         "match one rule", "upcall/cost-show -top -last 15m, dpctl/dump-flows",
          "Megaflows are narrow if the rule, or one in an earlier table, "
          "matches on many fields or has actions that read them (`move`, "
          "`learn`). `ofproto/trace` shows the megaflow of a packet.",

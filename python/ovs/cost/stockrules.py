@@ -281,15 +281,17 @@ def limited(case: Case) -> Numbers:
 
 def kept(case: Case) -> Numbers:
     stock = case.stock
-    for dp in stock.last.get("upcall/show", {}).values():
-        gone = 2500 * (dp["max"] - dp["current"])   # About, in bytes.
+    for name, dp in stock.last.get("upcall/show", {}).items():
+        before = stock.first.get("upcall/show", {}).get(name, dp)
+        current = max(dp["current"], before["current"])
+        gone = 2500 * (dp["max"] - current)         # About, in bytes.
         rules = stock.last.get("memory/show", {}).get("rules", 0)
         kept_ = stock.resident - 1000 * rules
         # If it was returned, less is left than they took.
-        if dp["max"] > 10 * dp["current"] + 10000 and (
+        if dp["max"] > 10 * current + 10000 and (
                 0 < 0.3 * kept_ < gone < kept_):
             yield {"share": 0.0, "mb": stock.resident / 1e6, "max": dp["max"],
-                   "current": dp["current"]}
+                   "current": current}
 
 
 def slow(case: Case) -> Numbers:
@@ -535,9 +537,13 @@ STOCK_RULES = (
          causes="main-busy, main-stalls, main-loop-stalled, "
                 "flows-retranslated"),
     Rule("flows-retranslated", "warning", "revalidators are busy, because "
-         "something keeps changing", "coverage/show, "
-         "fdb/stats-show BRIDGE, bond/show, lacp/show-stats",
-         "The counters `rev_*` of `coverage/show` show what changes.",
+         "something keeps changing", "coverage/show, fdb/stats-show BRIDGE, "
+         "dpctl/dump-flows",
+         "The counters `rev_*` of `coverage/show` show what changes. Stop "
+         "that, or keep fewer flows: rules that match on less make wider ones "
+         "(`dpctl/dump-flows`), and `other_config:max-idle` deletes unused "
+         "ones sooner. Each new MAC address makes Open vSwitch translate all "
+         "flows again: find the sender of so many (`fdb/show BRIDGE`).",
          "Flows are translated again {often}, because {why}{who}: a "
          "revalidator needs {share:.0%} of a CPU", again,
          causes="threads-busy, flow-limit-low, flow-limit-fell"),
@@ -694,10 +700,12 @@ STOCK_RULES = (
          "how many, `dump-meters` the limits, and `dump-flows` which rules "
          "use which meter."),
         ("datapath_drop_lock_error", "a bridge carries nothing after a "
-         "restart", "upcalls are locked out", "dpctl/show",
+         "restart", "upcalls are locked out", "ovs-vsctl get "
+         "Open_vSwitch . other_config, ovsdb-tool show-log -m",
          "A script that restores flows sets `flow-restore-wait` for a moment. "
-         "If it has failed: `ovs-vsctl remove Open_vSwitch . other_config "
-         "flow-restore-wait`."),
+         "If it has failed, `ovs-vsctl remove Open_vSwitch . other_config "
+         "flow-restore-wait` helps at once; the database's log names the "
+         "script."),
         ("conntrack_zone_full", "", "a zone of connection tracking is full",
          "dpctl/ct-get-limits", "Raise the limit (`dpctl/ct-set-limits`)."),
         ("rconn_overflow", "a controller, or `ovs-ofctl monitor`, does not "
