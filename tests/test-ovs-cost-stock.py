@@ -469,6 +469,16 @@ class TestRules(unittest.TestCase):
         self.assertIn("of a CPU, for an unknown reason",
                       findings(found)[0]["sentence"])
 
+    def test_bulk(self) -> None:
+        """Many rules that are loaded at once are no trouble."""
+        found = healthy()
+        busy(found, "ovs-vswitchd", 0.7)
+        count(found, ofproto_recv_openflow=20000)
+        self.assertEqual(findings(found), [])
+        busy(found, "ovs-vswitchd", 0.95)
+        self.assertIn("20,000 OpenFlow messages a second",
+                      findings(found)[0]["sentence"])
+
     def test_seldom(self) -> None:
         """A change every few seconds is too much if each takes that long."""
         found = healthy()
