@@ -88,8 +88,10 @@ def fallen(case: Case) -> Numbers:
 
 
 def starved(case: Case) -> Numbers:
+    # Nobody waits for the one that frees memory.
     found = [thread for thread in case.delays()
-             if thread[1] > (PREEMPTED if thread[0] else STARVED)]
+             if thread[1] > (PREEMPTED if thread[0] else STARVED)
+             and not thread[2].startswith("urcu")]
     for _, delay, name, _ in [max(found)] if found else ():
         cpu = re.match(r"pmd-c(\d+)/", name)
         share, hog = case.stock.hogs.get(int(cpu[1]) if cpu else -1, (0, ""))
