@@ -1008,6 +1008,23 @@ memory_becomes(uint64_t bytes)
     return cost_memory_used() == bytes;
 }
 
+/* Returns what is recorded takes when what is free has been given back. */
+static uint64_t
+memory_settles(void)
+{
+    uint64_t used = 0;
+
+    ovsrcu_synchronize();
+    for (int i = 0; i < 100; i++) {
+        if (used != cost_memory_used()) {
+            used = cost_memory_used();
+            i = 0;
+        }
+        xnanosleep(1000000);
+    }
+    return used;
+}
+
 /* What has not happened takes no memory, and what is gone gives it back. */
 static void
 check_memory(struct cost_account *account)
@@ -1015,8 +1032,7 @@ check_memory(struct cost_account *account)
     struct cost_recorder *recorder;
     uint64_t empty, idle, busy;
 
-    ovsrcu_barrier();           /* Other tests have given back what they had. */
-    empty = cost_memory_used();
+    empty = memory_settles();   /* Of other tests, too. */
     recorder = cost_recorder_create(account, "main");
     idle = cost_memory_used();
     for (int i = 0; i < 1000; i++) {
