@@ -20,7 +20,8 @@
  *
  *    - a nanosecond of CLOCK_MONOTONIC, otherwise.
  *
- *    - a step that a test has set with "cost/set-test-clock".
+ *    - a nanosecond of a clock that each reading moves by a step, which a test
+ *      has set with "cost/set-test-clock".
  *
  * The kernel watches the counter, and stops using it when it cannot be
  * trusted.  cost_clock_run() then stops using it, too, for good.  Readings

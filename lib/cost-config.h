@@ -34,7 +34,8 @@ struct smap;
 
 #define COST_MAX_STAGES 16              /* Fits in cost_entry's 'known'. */
 #define COST_MAX_COUNTERS 24
-#define COST_MAX_SLOWEST 16             /* Of a thread, or of an account. */
+#define COST_MAX_SLOWEST 16             /* Of a thread, or of an account in a
+                                         * window. */
 #define COST_NAME_MAX 16                /* Including the null byte. */
 #define COST_NO_COUNTER UINT8_MAX
 #define COST_ALL_CLASSES SIZE_MAX
@@ -52,9 +53,10 @@ struct cost_column {
 
 /* A stage that is shown only if it is there. */
 #define COST_OPTIONAL   (1u << 0)
-/* A stage that is not part of the whole event. */
+/* A stage that is not part of the whole event or, if it is optional, repeats
+ * others. */
 #define COST_APART      (1u << 1)
-/* A stage that is known of all events. */
+/* A stage that is recorded whether or not the event is sampled. */
 #define COST_ALWAYS     (1u << 2)
 
 #define COST_ENUM(ID, NAME, UNIT, FLAGS, HELP) ID,

@@ -54,7 +54,8 @@ struct cost_recorder {
     uint32_t sample_in;                 /* Events until the next sample. */
     uint32_t sample_interval;           /* When 'sample_in' was chosen. */
     uint32_t n_watch;                   /* Events to watch: 16 after one that
-                                         * enters the slowest. */
+                                         * enters the slowest.  Not for kinds
+                                         * with reasons. */
 
     struct cost_account *account;
     uint64_t since_tick;                /* Number of the sampler's latest tick

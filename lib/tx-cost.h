@@ -15,9 +15,12 @@
  * account in the report tx/cost-show, and each of its tx queues is a class;
  * the last class is for all higher queues.
  *
- * The time of a burst that is sent while another event is measured, such as an
- * upcall whose packet fills an output queue, is subtracted from that event,
- * except for 'wait'; this takes two readings of the clock for each such burst.
+ * The time of a burst that is sent within the thread's innermost event (see
+ * lib/cost-span.h), such as an upcall whose packet fills an output queue, is
+ * subtracted from that event, except for 'wait'; this takes two readings of
+ * the clock for each such burst.  Iterations of the main loop, commands,
+ * OpenFlow messages and shares of revalidators are never innermost: they
+ * include it.
  *
  *
  * Thread-safety
@@ -92,7 +95,7 @@ struct tx_cost {
 
 /* Values for tx_cost's 'special'. */
 #define TX_COST_TIMED   (1u << 0)   /* The output queue's bursts are timed. */
-#define TX_COST_NESTED  (1u << 1)   /* This one is within another event. */
+#define TX_COST_NESTED  (1u << 1)   /* It is within the innermost event. */
 #define TX_COST_COUNTED (1u << 2)   /* The netdev has counted something. */
 
 /* The tx port that the calling thread sends a burst to, or NULL. */

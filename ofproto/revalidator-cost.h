@@ -55,7 +55,8 @@ struct revalidator_cost;
     COLUMN(REVALIDATOR_COST_R_LIMIT, "limit", "flows", 0,                     \
            "The flow limit after the round.")                                 \
     COLUMN(REVALIDATOR_COST_R_TOTAL, "total", NULL, 0,                        \
-           "All times but 'idle': upcall/show's dump duration.")
+           "All times but 'idle': upcall/show's dump duration, and counting " \
+           "the flows before it.")
 enum revalidator_cost_round_stage { REVALIDATOR_COST_ROUND_STAGES(COST_ENUM) };
 
 /* Stages of a thread's share of a round. */

@@ -39,8 +39,7 @@
  * Thread-safety
  * =============
  *
- * These functions are for the main thread only.  Before bridge_cost_init()
- * they record nothing. */
+ * These functions are for the main thread only, after bridge_cost_init(). */
 
 /* Stages of an iteration of the main loop. */
 #define BRIDGE_COST_STAGES(COLUMN)                                            \
