@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, NamedTuple, Tuple
 
 from ovs.cost.case import Case
 from ovs.cost.model import most
-from ovs.cost.stock import PMD_TYPES, Stock, gain, number
+from ovs.cost.stock import Stock, gain, has_pmd, number
 
 FEW = 10                        # Events that may be chance.
 
@@ -206,16 +206,17 @@ WHY = {
 
 def received(stock: Stock, by_pmd: bool) -> Dict[str, int]:
     """Returns how many packets each port has received that a PMD thread polls,
-    or each other one, if their statistics were read again."""
+    or the main thread, if their statistics were read again."""
     return {rows[-1]["name"]: max(gain(rows, "statistics", "rx_packets"), 0)
             for rows in stock.rows("Interface").values() if rows[1:]
-            and str(rows[-1].get("type")).startswith(PMD_TYPES) == by_pmd}
+            and (has_pmd(rows[-1]) if by_pmd else rows[-1].get("type", "") in (
+                "", "system", "internal", "tap", "afxdp-nonpmd"))}
 
 
 def receives(stock: Stock) -> bool:
     """Returns true if the main thread may be what receives packets."""
-    return sum(received(stock, False).values()) > FEW or not any(
-        received(stock, True).values())
+    n = sum(received(stock, False).values())
+    return n >= 100 * stock.seconds or not any(received(stock, True).values())
 
 
 def receiver(stock: Stock) -> str:

@@ -46,7 +46,6 @@ REASONS = ("reconfigure", "stp", "rstp", "bond", "port_toggled", "flow_table",
 MISSES = "drop_action_tunnel_neigh_cache_miss"
 MISS = "neighbor cache miss for "       # In ofproto/trace.
 MANY = 1000                     # Ports: dpctl/show takes long.
-PMD_TYPES = "dpdk", "afxdp", "dummy-p"      # What types of ports begin with.
 MAX_FLOWS = 5000                # More of the datapath are not read.
 MAX_BRIDGES = 20
 
@@ -172,7 +171,9 @@ class Stock:
         revalidators translating, either."""
         rate = self.rate(f"rev_{reason}")
         translations = self.rate("xlate_actions") - self.missed()
-        return rate if rate >= (0.1 if translations >= 100 else 1) else 0.0
+        known = any(True for _ in self.lookups())
+        return rate if rate >= (
+            0.1 if known and translations >= 100 else 1) else 0.0
 
     def missed(self) -> float:
         """Returns how many packets a second find no flow."""
@@ -680,9 +681,17 @@ class Watch:
         for packets, port, _ in flows:
             ports[port] += packets
         for port, packets in ports.most_common(1):
+            flow = max(flow for flow in flows if flow[1] == port)[2]
             stock.more["packet-ins"] = (
                 port if 2 * packets > sum(ports.values()) else "",
-                stocktext.last_rule(self._trace(max(flows)[2])))
+                stocktext.last_rule(self._trace(flow)))
+
+
+def has_pmd(interface: Dict[str, Any]) -> bool:
+    """Returns true if a PMD thread polls such a port."""
+    kind = str(interface.get("type"))
+    return kind != "afxdp-nonpmd" and kind.startswith((
+        "dpdk", "afxdp", "dummy-p"))
 
 
 def usage(readings: List[Dict[str, Any]]

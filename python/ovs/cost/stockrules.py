@@ -15,7 +15,7 @@ from ovs.cost.blame import (FEW, WHERE, WHY, after, because, changes, doing,
                             speakers)
 from ovs.cost.case import Case, Numbers, Rule
 from ovs.cost.model import most
-from ovs.cost.stock import MISS, PMD_TYPES, REASONS, gain, growth, number
+from ovs.cost.stock import MISS, REASONS, gain, growth, has_pmd, number
 
 HALF = 0.5                      # Of a CPU, by one thread.
 FULL = 0.9                      # Of a limit, or of a PMD thread.
@@ -113,8 +113,8 @@ def no_cpu(case: Case) -> Numbers:
     threads = [thread["name"] for reading in stock.threads
                for thread in reading.get("threads", ())]
     polled = [row["name"] for row in stock.latest("Interface")
-              if mask and threads and number(row.get("ofport")) > 0 and str(
-                  row.get("type")).startswith(PMD_TYPES)]
+              if mask and threads and number(row.get("ofport")) > 0
+              and has_pmd(row)]
     if polled and not any(name.startswith("pmd-") for name in threads):
         yield {"mask": mask, "name": polled[0], "share": 1.0}
 
@@ -211,7 +211,8 @@ def reconfigured(case: Case) -> Numbers:
 
 def main_busy(case: Case) -> Numbers:
     # Many rules that are loaded at once are work, and no trouble.
-    bulk = case.stock.rate("ofproto_recv_openflow") >= 1000
+    bulk = (case.stock.rate("ofproto_recv_openflow")
+            - case.stock.rate("ofproto_packet_out")) >= 1000
     if case.stock.main() > (FULL if bulk else HALF):
         yield {"share": case.stock.main(), "what": doing(case)}
 
@@ -704,10 +705,11 @@ STOCK_RULES = (
         ("datapath_drop_lock_error", "a bridge carries nothing after a "
          "restart", "upcalls are locked out", "ovs-vsctl get "
          "Open_vSwitch . other_config, ovsdb-tool show-log -m",
-         "A script that restores flows sets `flow-restore-wait` for a moment. "
-         "If it has failed, `ovs-vsctl remove Open_vSwitch . other_config "
-         "flow-restore-wait` helps at once; the database's log names the "
-         "script."),
+         "If `other_config` has `flow-restore-wait`, a script that was to "
+         "restore flows has failed: `ovs-vsctl remove Open_vSwitch . "
+         "other_config flow-restore-wait` helps at once, and the database's "
+         "log names the script. Otherwise, find what keeps changing bridges "
+         "or ports."),
         ("conntrack_zone_full", "", "a zone of connection tracking is full",
          "dpctl/ct-get-limits", "Raise the limit (`dpctl/ct-set-limits`)."),
         ("rconn_overflow", "a controller, or `ovs-ofctl monitor`, does not "
