@@ -1009,7 +1009,7 @@ class Fell(Trouble):
     """Flows take so long to translate that the flow limit falls."""
     stock = (r"^Flows are translated again every \d s, because OpenFlow rules "
              r"change .* So: ")
-    culprit = stock + ".*the flow limit has fallen"
+    culprit = stock + ".*the flow limit(,| has fallen)"
     settings = ("other_config:n-revalidator-threads=1 "
                 "other_config:max-idle=100000")
     flows = 4000

@@ -529,7 +529,8 @@ STOCK_RULES = (
          "Flows are translated again {often}, because OpenFlow rules change "
          "({n:,.1f} messages a second){who}: a revalidator needs {share:.0%} "
          "of a CPU", flow_mods,
-         causes="threads-busy, main-busy, flow-limit-low, flow-limit-fell"),
+         causes="threads-busy, main-busy, flow-limit-low, flow-limit-fell, "
+                "flows-refused"),
     Rule("config-changes", "warning", "the main thread is busy, because the "
          "database keeps changing", "coverage/show",
          "After each change of a bridge, port or interface, Open vSwitch "
@@ -549,7 +550,8 @@ STOCK_RULES = (
          "flows again: find the sender of so many (`fdb/show BRIDGE`).",
          "Flows are translated again {often}, because {why}{who}: a "
          "revalidator needs {share:.0%} of a CPU", again,
-         causes="threads-busy, flow-limit-low, flow-limit-fell"),
+         causes="threads-busy, flow-limit-low, flow-limit-fell, "
+                "flows-refused"),
     Rule("main-busy", "warning", "the main thread is busy", "coverage/show",
          "While it works, OpenFlow, ovs-appctl, the database and ports "
          "without a PMD thread wait, even if no iteration is long.",
