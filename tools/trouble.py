@@ -1009,12 +1009,12 @@ class Fell(Trouble):
     """Flows take so long to translate that the flow limit falls."""
     stock = (r"^Flows are translated again every \d s, because OpenFlow rules "
              r"change .* So: ")
-    culprit = stock + ".*the flow limit(,| has fallen)"
+    culprit = f"({stock}.*|^netdev@ovs-netdev: )the flow limit(,| has fallen)"
     settings = ("other_config:n-revalidator-threads=1 "
                 "other_config:max-idle=100000")
     flows = 4000
     rate = 2000
-    warm_s = 15
+    warm_s = 6
     rules = LONG
 
     def prepare(self) -> None:

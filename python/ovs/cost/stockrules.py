@@ -403,9 +403,11 @@ def lost_upcalls(case: Case) -> Numbers:
         # There, an upcall without room for its flow counts as lost, too.
         n = counts["lost"] - userspace * case.stock.count(
             "upcall_flow_limit_hit")
-        if n >= FEW and "upcall" not in case.windows:
-            yield {"name": name, "n": n,
-                   "share": n / max(n + counts["missed"], 1),
+        share = n / max(n + counts["missed"], 1)
+        # The two counters are not read at the same moment.
+        if n >= FEW and share >= 0.01 * userspace and (
+                "upcall" not in case.windows):
+            yield {"name": name, "n": n, "share": share,
                    "advice": FAILED if userspace else ""}
 
 
