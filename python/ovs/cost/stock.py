@@ -171,9 +171,8 @@ class Stock:
         revalidators translating, either."""
         rate = self.rate(f"rev_{reason}")
         translations = self.rate("xlate_actions") - self.missed()
-        known = any(True for _ in self.lookups())
-        return rate if rate >= (
-            0.1 if known and translations >= 100 else 1) else 0.0
+        busy = any(self.lookups()) and translations >= 100
+        return rate if rate >= (0.1 if busy else 1) else 0.0
 
     def missed(self) -> float:
         """Returns how many packets a second find no flow."""
