@@ -308,10 +308,11 @@ bucket_representative(unsigned int b)
 
 /* Returns a duration that 'percent' percent of those in 'hist' do not exceed,
  * 0 < percent <= 100, by the nearest-rank method, or 0 if there are none.  It
- * is off by at most 4.5%, and never outside of minimum and maximum.
+ * is off by at most 4.5%, or above 64 s the maximum, and never outside of
+ * minimum and maximum.
  *
  * If 'number', 'hist' is of whole numbers: returns the highest number in the
- * bucket, so that the result is exact up to 11, and otherwise too high by at
+ * bucket, so that the result is exact up to 14, and otherwise too high by at
  * most 9.1%. */
 double
 cost_hist_percentile(const struct cost_hist *hist, double percent,

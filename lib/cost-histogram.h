@@ -30,12 +30,13 @@
  * nanoseconds, so comparing with the edge rounded down to a nanosecond is
  * exact.
  *
- * The count is the sum of the buckets.  Sum, minimum and maximum are exact; in
- * a difference, minimum and maximum may be edges of buckets.  A percentile is
- * off by at most 4.5%, half of a bucket's width.
+ * The count is the sum of the buckets.  Sum, minimum and maximum are exact.
+ * In a difference, minimum and maximum are those of the whole time or edges of
+ * buckets, whichever is nearer.  A percentile is off by at most 4.5%, half of
+ * a bucket's width; above 64 s, it is the maximum.
  *
  * Numbers, such as flows in a round, are counted in the same buckets.  Their
- * percentiles are exact up to 11, and above that too high, by at most 9.1%.
+ * percentiles are exact up to 14, and above that too high, by at most 9.1%.
  *
  * A histogram has memory only for a range of buckets, which grows by half
  * doublings.  Buckets have 32 bits while that is enough, those of sums 64.

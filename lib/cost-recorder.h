@@ -54,8 +54,8 @@ struct cost_recorder {
     uint32_t sample_in;                 /* Events until the next sample. */
     uint32_t sample_interval;           /* When 'sample_in' was chosen. */
     uint32_t n_watch;                   /* Events to watch: 16 after one that
-                                         * enters the slowest.  Not for kinds
-                                         * with reasons. */
+                                         * enters the slowest.  Has no effect
+                                         * for kinds with reasons. */
 
     struct cost_account *account;
     uint64_t since_tick;                /* Number of the sampler's latest tick
@@ -96,7 +96,7 @@ void cost_count(struct cost_recorder *, size_t class, size_t counter,
                 uint64_t n);
 void cost_count_who(struct cost_recorder *, size_t list,
                     const struct cost_who *, uint64_t ns, uint64_t n_lost);
-void cost_pause(struct cost_recorder *);
+void cost_pause(struct cost_recorder *);    /* Of a kind with reasons. */
 
 void cost_sample__(struct cost_recorder *, uint32_t interval);
 void cost_set_longest__(struct cost_block *, uint64_t after_ns);
@@ -108,7 +108,8 @@ void cost_count_event__(struct cost_recorder *, uint32_t class, size_t reason,
  *
  * If 'interval' is 0, because accounting is off, the caller need not call
  * this, but may: it returns true for the first event after accounting was
- * switched off, for cost_pause(). */
+ * switched off, when a kind with reasons needs cost_pause(), which has
+ * cost_count_event() ask whether accounting is on. */
 static inline bool
 cost_sample(struct cost_recorder *recorder, uint32_t interval)
 {

@@ -11,8 +11,8 @@ struct json;
 /* Numbers as JSON and as text.
  * ============================
  *
- * Appends a reading, see lib/cost.h, to a string as JSON.  There is no 'struct
- * json', which takes some allocations for each number: a reply may have tens
+ * Appends a reading, see lib/cost.h, to a string as JSON.  Its numbers are not
+ * 'struct json', which takes some allocations for each: a reply may have tens
  * of thousands of numbers, and a program may request one every second.  For a
  * text, the string of one account is parsed, and cost_render_account() walks
  * over the result, in the order of a kind's stages and counters.

@@ -14,8 +14,8 @@
  * the columns of all reports.
  *
  * The main thread parses the commands.  The worker (see unixctl-worker.h)
- * clears accounts, or first reads the time of each account, to sort accounts,
- * and then reads one account after the other and adds it to the reply.  With
+ * clears accounts; or it reads each account to sort them by their time, and
+ * then reads one after the other again and adds it to the reply.  With
  * -slowest, it takes an account's slowest events just before the second
  * reading.  So a report takes some memory for each account, but memory for
  * numbers of only one account at a time. */

@@ -43,8 +43,8 @@ struct cost_who {
                                          * there is none.  May be a hash. */
     const char *name;
     const char *group;
-    uint64_t numbers[2];                /* What is NULL of the above is
-                                         * formatted from these. */
+    uint64_t numbers[2];                /* The name is formatted from these if
+                                         * it is NULL, or else the group. */
 };
 
 /* A list of keys, part of 'struct cost_kind'. */

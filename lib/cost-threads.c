@@ -551,8 +551,8 @@ lock_self(void)
 }
 
 /* Returns why the event that ends in the calling thread was slow, see
- * cost_get_cause.  Takes some microseconds, at most ten times a second in each
- * thread. */
+ * cost_get_cause.  Takes some microseconds, in each thread at most ten
+ * times in a burst, and then ten a second. */
 enum cost_cause
 cost_threads_cause(uint64_t event_ns, uint64_t age_ns)
     OVS_NO_THREAD_SAFETY_ANALYSIS

@@ -37,7 +37,7 @@ struct json;
  * In the main loop, cost_threads_mark() also reads when an iteration begins,
  * for the earlier reading, and before it sleeps, for the later one: iterations
  * are recorded after their sleep.  It does each at most every 5 ms.  A thread
- * reads for causes at most ten times a second.
+ * reads for causes at most ten times in a burst, and then ten a second.
  *
  * A container or a service may have a CPU limit.  While it holds a thread back
  * ("throttled"), Linux counts the time as run delay.

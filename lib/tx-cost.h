@@ -111,7 +111,7 @@ void tx_cost_begin__(struct tx_cost *, bool fresh);
 void tx_cost_end__(struct tx_cost *, enum tx_cost_counter reason,
                    size_t n_packets, bool has_oldest, int error, bool fresh);
 
-/* A packet has been put into the output queue of 'tx', which was empty. */
+/* The first packet is put into the output queue of 'tx', which is empty. */
 static inline void
 tx_cost_queue(struct tx_cost *tx)
 {

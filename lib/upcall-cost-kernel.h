@@ -50,9 +50,10 @@ struct upcall_cost_socket;
  *
  * lib/dpif-netlink.c calls the functions for sockets.  For each socket, the
  * kernel counts the upcalls that it drops because the socket's buffer is full.
- * Whoever reads, copies, clears or configures adds new ones, with refresh() of
- * the settings, and whoever closes the socket, to a recorder named "sockets",
- * which belongs to the account of the socket's 'dpif'.
+ * Whoever reads, copies or clears accounts, or switches them on or off, adds
+ * new ones, with refresh() of the settings, and so does whoever destroys the
+ * account or closes the socket.  They go to a recorder named "sockets", which
+ * belongs to the account of the socket's 'dpif'.
  *
  * An observer may know when an upcall was put into the queue.
  *

@@ -192,7 +192,8 @@ void upcall_cost_set_features(struct cost_span *, enum upcall_cost_type,
                               const struct ofpbuf *actions);
 
 /* Makes the port 'name' of 'bridge', with 'id' from upcall_cost_port_id(),
- * that of the upcall of 'span'. */
+ * that of the upcall of 'span', sampled or not.  This is called when a miss
+ * has been translated, and for other types before. */
 static inline void
 upcall_cost_set_port(struct cost_span *span, uint64_t id, const char *name,
                      const char *bridge)
@@ -205,8 +206,8 @@ upcall_cost_set_port(struct cost_span *span, uint64_t id, const char *name,
 }
 
 /* Makes the rule with 'cookie' in 'table' of 'bridge' that of the calling
- * thread's upcall, if that is split into stages.  The rule is known when the
- * upcall has been translated. */
+ * thread's upcall, if that is split into stages.  This is called once, when
+ * the upcall has been translated. */
 static inline void
 upcall_cost_rule(const char *bridge, uint8_t table, uint64_t cookie)
 {
@@ -293,11 +294,12 @@ upcall_cost_outcome(struct upcall_cost *upcall,
 }
 
 /* The flow miss of 'upcall', for a packet of 'flow', of which 'miniflow' is a
- * copy that stays valid until the next upcall begins, has led to 'actions'.
- * Its time since the latest lap belongs to installing the flow, until
- * upcall_cost_begin() or upcall_cost_end_upcalls() ends it.  'error' is what
- * the upcall callback returned: 0, ENOSPC if no flow is to be installed, or
- * another value if the upcall failed. */
+ * copy that stays valid until the next upcall begins, has led to 'actions',
+ * which have been executed, and its flow has been added.  The time since the
+ * latest lap belongs to installing the flow, until upcall_cost_begin() or
+ * upcall_cost_end_upcalls() ends it.  'error' is what the upcall callback
+ * returned: 0, ENOSPC if no flow is to be installed, or another value if the
+ * upcall failed. */
 static inline void
 upcall_cost_miss_stop(struct upcall_cost *upcall,
                       const struct flow *flow, const struct miniflow *miniflow,

@@ -31,10 +31,12 @@ struct revalidator_cost;
  * =============
  *
  * In a round, the leader calls round_begin(), dump_requested() and
- * round_end(), and each thread the other functions.  The main thread calls
- * changed() at any time and, while no round is in progress, count() for each
- * flow that it purges, and then purged().  mark() does nothing in a thread
- * that is in no round.  Any thread may call the rest. */
+ * round_end(), and each thread the other functions.  The leader's share is as
+ * long as the round; that of another thread lasts from its dump_begin() to its
+ * share_end().  The main thread calls changed() at any time and, while no
+ * round is in progress, count() for each flow that it purges, and then
+ * purged().  mark() does nothing in a thread that is in no round.  Any thread
+ * may call the rest. */
 
 /* Stages of a round. */
 #define REVALIDATOR_COST_ROUND_STAGES(COLUMN)                                 \
