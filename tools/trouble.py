@@ -1035,6 +1035,23 @@ class Policer(Rxq):
         self.add_flows("actions=output:n0")
 
 
+class Missed(Rxq):
+    """A DPDK port receives new flows faster than they can be translated."""
+    culprit = (r"^(The PMD thread of core \d+ is .* with queue 0 of port n0; "
+               r"\d+% of the packets are upcalls.* So: )?Port n0 has lost "
+               r"[\d,]+ packets \([\d.]+%\) before they were received")
+    rules = LONG
+    flows = 1 << 30
+    warm_s = 20                 # Usage is known after 2,048 iterations.
+    senders = 0,
+    rate = 5000
+
+    def prepare(self) -> None:
+        self.vsctl("del-port", "p1")
+        self.add_ports(["n0"], "type=dpdk",
+                       "options:dpdk-devargs=\"net_pcap0,iface=p1\"")
+
+
 class Overflow(Rxq):
     """Packets for a controller come faster than they can be sent."""
     culprit = (r"^[\d,]+ packets a second are dropped: too many wait for a "
@@ -1057,6 +1074,40 @@ class Overrun(Trouble):
     rules = LONG
     flows = 1 << 30
     rate = 5000
+
+
+class Rtnl(Overrun):
+    """Many links come and go, and ports with them, while flows are added."""
+    culprit = (r"^system@ovs-system: flow puts wait for the kernel \(RTNL\): "
+               r"p99 [\d,.]+ ms, p50 [\d,.]+ ms, with [\d,]+ link events")
+    stock = ""
+    rules = f"ip,actions={BY_SOURCE},output:p1",
+    rate = 50
+
+    def prepare(self) -> None:
+        self.regularly(0, lambda _: self.ip(
+            *(f"link add d{i} group 7 type dummy" for i in range(200)),
+            "link del group 7"))
+        self.add_veths(("x0", "x1"))
+        self.regularly(0.1, lambda i: self.vsctl(
+            f"{('add', 'del')[i % 2]}-port", "br0", "x0"))
+
+
+class Waits(Trouble):
+    """Many revalidators read many flows, which one can do at a time."""
+    culprit = (r"^netdev@ovs-netdev: revalidators wait for a lock \d+% of the "
+               r"time, .*; a round takes [\d,]+ ms")
+    stock = "^$"
+    rules = f"ip,actions={BY_SOURCE},output:p1",
+    settings = ("other_config:n-revalidator-threads=32 "
+                "other_config:max-idle=10000000 "
+                "other_config:flow-limit=1000000")
+    flows = 300000
+    rate = 14000
+    warm_s = 25
+
+    def prepare(self) -> None:
+        self.appctl("upcall/set-flow-limit", "1000000")
 
 
 class Steady(Trouble):

@@ -235,13 +235,18 @@ def upcall_threads(case: Case) -> Numbers:
 def overloaded(case: Case) -> Numbers:
     threads = [pmd for pmd in case.stock.last.get(
         "dpif-netdev/pmd-rxq-show", ()) if pmd.known]
+    missed_ = max([n["missed"] / max(n["missed"] + n["hit"], 1)
+                   for name, n in case.stock.lookups()
+                   if name.startswith("netdev@")], default=0.0)
+    upcalls = (f"; {missed_:.0%} of the packets are upcalls"
+               if missed_ > 0.2 else "")
     for pmd in threads:
         if pmd.busy < FULL or not pmd.queues:
             continue
         port, queue, share = max(pmd.queues, key=lambda q: q[2])
         idle = min(threads, key=lambda other: other.busy)
         yield {"share": min(pmd.busy, 1.0), "core": pmd.core, "port": port,
-               "queue": queue, "usage": share, "other": (
+               "queue": queue, "usage": min(share, 1.0), "other": upcalls + (
                    f"; the one of core {idle.core} is {idle.busy:.0%} busy"
                    if idle.busy < HALF else "")}
 
@@ -577,7 +582,8 @@ STOCK_RULES = (
          "Give some of its queues to another PMD thread "
          "(`dpif-netdev/pmd-rxq-rebalance`, `other_config:pmd-auto-lb`), use "
          "more queues (`options:n_rxq`) or more CPUs "
-         "(`other_config:pmd-cpu-mask`).",
+         "(`other_config:pmd-cpu-mask`). If many packets are upcalls, find "
+         "out what makes so many flows.",
          "The PMD thread of core {core} is {share:.0%} busy, "
          "{usage:.0%} with queue {queue} of port {port}{other}", overloaded,
          causes="rx-missed"),
