@@ -331,6 +331,16 @@ class TestDoctor(base.InTemporary):         # type: ignore
             "", "", "port-makes-upcalls"])
         self.assertEqual(reply["findings"][1]["numbers"]["name"], "p1")
 
+    def test_commands(self) -> None:
+        """Commands are not wrapped, however long they are."""
+        long = "ovs-appctl dpctl/dump-flows " + "x" * 80
+        self.assertEqual([*doctor.render([{
+            "source": "a", "because": "", "sentence": "It is so",
+            "advice": "Use `a`.", "commands": ["ovs-appctl a b", long],
+            "more": ""}], False)], [
+                "It is so.", "    Use a.", "    See: ovs-appctl a b",
+                f"         {long}"])
+
     def test_recordings(self) -> None:
         """A recording of several hosts; which of them it is of."""
         self.record("a.jsonl")

@@ -184,12 +184,13 @@ def render(found: List[Dict[str, Any]], many: bool) -> Iterator[str]:
                 subsequent_indent="        ", break_on_hyphens=False)
             continue
         yield f"{where}{finding['sentence']}."
-        for line in (finding["advice"].replace("`", ""),
-                     "See: " + "; ".join(finding["commands"]) if
-                     finding["commands"] else "",
-                     finding["more"] and f"More: {finding['more']}"):
-            for part in textwrap.wrap(line, 71, break_on_hyphens=False):
-                yield f"    {part}"
+        commands = [f"{'     ' if i else 'See: '}{command}"     # To be copied.
+                    for i, command in enumerate(finding["commands"])]
+        for line in (*textwrap.wrap(finding["advice"].replace("`", ""), 71,
+                                    break_on_hyphens=False), *commands,
+                     *textwrap.wrap(finding["more"] and
+                                    f"More: {finding['more']}", 71)):
+            yield f"    {line}"
 
 
 def without(recording: Recording) -> str:
