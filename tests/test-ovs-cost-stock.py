@@ -255,6 +255,9 @@ def full(found: Stock) -> None:
 
 
 def pmd(found: Stock) -> None:
+    for reading, n in (found.first, 0), (found.last, 1):
+        reading["dpctl/show"] = {
+            "netdev@ovs-netdev": {"hit": 70 * n, "missed": 30 * n}}
     found.last["dpif-netdev/pmd-rxq-show"] = [
         Pmd(5, [("dpdk0", 0, 0.05), ("dpdk0", 1, 0.88)], 0.03, True),
         Pmd(7, [("dpdk1", 0, 0.01)], 0.0, True)]
@@ -337,7 +340,8 @@ CASES = {
     "main-stalls": (stall, "for up to 2,345 ms in one go (2 times"),
     "threads-busy": (lambda s: busy(s, "handler"), "handler5 needs 90%"),
     "pmd-overloaded": (pmd, "core 5 is 96% busy, 88% with queue 1 of port "
-                       "dpdk0; the one of core 7 is 1% busy"),
+                       "dpdk0; 30% of the packets are upcalls; the one of "
+                       "core 7 is 1% busy"),
     "rx-missed": (lambda s: interface(
         s, {"statistics": {"rx_missed_errors": 5, "rx_packets": 10}},
         {"statistics": {"rx_missed_errors": 305, "rx_packets": 9710}}),
