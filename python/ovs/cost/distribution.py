@@ -18,31 +18,10 @@ OVERFLOW = N_EDGES              # The bucket of what is above all edges.
 
 PERCENTILES = (("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9))
 
-
-def _edge(bucket: int) -> int:
-    """Returns floor(1e9 * 2**((bucket - 240) / 8)), exactly."""
-    x = 10 ** 72 << bucket
-    x >>= -OTLP_OFFSET
-    # floor(x ** (1 / 8)) is three times the floor of a square root.
-    for _ in range(SCALE):
-        x = _isqrt(x)
-    return x
-
-
-def _isqrt(n: int) -> int:
-    """Returns the floor of the square root of 'n' (Python 3.7 has none)."""
-    if not n:
-        return 0
-    x = 1 << (n.bit_length() + 1) // 2
-    while True:
-        y = (x + n // x) // 2
-        if y >= x:
-            return x
-        x = y
-
-
-# Upper edge, inclusive, of each bucket but the last one, in ns.
-EDGES: Tuple[int, ...] = tuple(_edge(b) for b in range(N_EDGES))
+# Upper edge, inclusive, of each bucket but the last one, in ns.  None is so
+# near to a whole number that the last digit of a power matters.
+EDGES: Tuple[int, ...] = tuple(
+    int(1e9 * 2.0 ** (b / (1 << SCALE) + MIN_EXP)) for b in range(N_EDGES))
 
 # Numbers are in the same buckets.  Several are too narrow for any number: here
 # are the others, each of which has one number up to MAX_EXACT.
