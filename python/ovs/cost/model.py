@@ -22,6 +22,15 @@ def most(numbers: Mapping[Any, float]) -> Any:
     return max(numbers, key=lambda key: numbers[key], default="")
 
 
+def _merge(mine: Dict[Any, Any], others: Dict[Any, Any]) -> None:
+    """Adds 'others' to distributions, bodies or accounts, by name."""
+    for name, other in others.items():
+        if name in mine:
+            mine[name].merge(other)
+        else:
+            mine[name] = other.copy()
+
+
 class BadReply(ValueError):
     """A reply that can't be understood."""
 
@@ -88,11 +97,7 @@ class Body:
     def merge(self, other: Body) -> None:
         """Adds 'other'."""
         self.events += other.events
-        for name, stage in other.stages.items():
-            if name in self.stages:
-                self.stages[name].merge(stage)
-            else:
-                self.stages[name] = stage.copy()
+        _merge(self.stages, other.stages)
         for group, members in other.counters.items():
             mine = self.counters.setdefault(group, {})
             for name, n in members.items():
@@ -189,13 +194,8 @@ class Account:
 
     def merge(self, other: Account) -> None:
         self.total.merge(other.total)
-        for mine, others in ((self.classes, other.classes),
-                             (self.threads, other.threads)):
-            for name, body in others.items():
-                if name in mine:
-                    mine[name].merge(body)
-                else:
-                    mine[name] = body.copy()
+        _merge(self.classes, other.classes)
+        _merge(self.threads, other.threads)
         if other.since_us is not None:
             self.since_us = (other.since_us if self.since_us is None
                              else min(self.since_us, other.since_us))
@@ -337,13 +337,8 @@ class Window:
 
     def merge(self, other: Window) -> None:
         """Adds 'other', which may overlap."""
-        for mine, others in ((self.accounts, other.accounts),
-                             (self.totals, other.totals)):
-            for key, account in others.items():
-                if key in mine:
-                    mine[key].merge(account)
-                else:
-                    mine[key] = account.copy()
+        _merge(self.accounts, other.accounts)
+        _merge(self.totals, other.totals)
         self.start_us = min(self.start_us, other.start_us)
         self.end_us = max(self.end_us, other.end_us)
         self.notes += other.notes
@@ -471,8 +466,7 @@ def threads(accounts: Iterable[Account]) -> Dict[str, Body]:
     """Returns what each thread did in 'accounts', of one kind."""
     found: Dict[str, Body] = {}
     for account in accounts:
-        for name, body in account.threads.items():
-            found.setdefault(name, Body(body.kind)).merge(body)
+        _merge(found, account.threads)
     return found
 
 
