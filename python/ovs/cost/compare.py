@@ -265,8 +265,6 @@ class Limit:
 
 
 def number(row: Row, x: float) -> str:
-    if row.metric == RATE:
-        return text.real(x)
     return text.us(x) if row.is_time else text.real(x)
 
 
@@ -277,9 +275,7 @@ def _bound(change: float) -> str:
 def _change(row: Row) -> str:
     if row.change is None:
         return "new" if row.b else ""
-    if abs(row.change) >= 10:
-        return f"x{row.change + 1:.1f}"
-    return f"{100 * row.change:+.1f}%"
+    return _bound(row.change) + "%" * (row.change < 10)
 
 
 def _findings(a: Recording, b: Recording) -> List[str]:
