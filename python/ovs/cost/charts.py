@@ -150,8 +150,7 @@ class Columns:
                     text.estimate(stage, body.events) for body in self.bodies
                     for _, stage in body.parts()) else ""), svg.stacked(
                 self.times, names, [self._spent(name) for name in names],
-                colors, title="Time of each stage"),
-                list(zip(names, colors))))
+                colors), list(zip(names, colors))))
         rate = [(self.middle(i), b.events / self.seconds(i))
                 for i, b in enumerate(self.bodies)]
         lost = [(self.middle(i), b.lost / self.seconds(i))

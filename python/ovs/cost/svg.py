@@ -7,7 +7,6 @@ Colors are classes, which STYLE defines: s0 to s9 for what is drawn, "axis",
 
 from __future__ import annotations
 
-import datetime
 import math
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from xml.sax import saxutils
@@ -73,9 +72,7 @@ def number_label(value: float) -> str:
 
 
 def clock_label(time_us: float) -> str:
-    moment = (datetime.datetime(1970, 1, 1)
-              + datetime.timedelta(microseconds=int(time_us)))
-    return moment.strftime("%H:%M:%S")
+    return text.when(int(time_us))[11:19]
 
 
 class Axis(NamedTuple):
@@ -111,9 +108,8 @@ def log_axis(low: float, high: float, start: float, end: float,
     return Axis(position, ticks)
 
 
-def linear_axis(high: float, start: float, end: float,
-                label: Callable[[float], str] = number_label,
-                low: float = 0.0, least_step: float = 0.0) -> Axis:
+def linear_axis(high: float, start: float, end: float, low: float = 0.0,
+                least_step: float = 0.0) -> Axis:
     span = high - low if high > low else 1.0
     step = 10.0 ** math.floor(math.log10(span / 4))
     for factor in (1, 2, 5, 10):
@@ -123,7 +119,7 @@ def linear_axis(high: float, start: float, end: float,
     ticks = []
     value = math.ceil(low / step) * step
     while value <= low + span * 1.0001:
-        ticks.append((value, label(value)))
+        ticks.append((value, number_label(value)))
         value += step
     return Axis(lambda v: start + (v - low) / span * (end - start), ticks)
 
@@ -253,7 +249,7 @@ def histogram(name: str, stage: Distribution, label: Callable[[float], str],
                         low=max(low, 0), least_step=1)
     most = max(n for _, _, n in steps)
     y = linear_axis(most, height - BOTTOM, TOP, least_step=1)
-    parts = (_open(height, f"{name}", width)
+    parts = (_open(height, name, width)
              + _frame(x, y, height, width - RIGHT, left))
     for lower, upper, n in steps:
         a, b = x.position(max(lower, 0)), x.position(upper)
@@ -306,15 +302,14 @@ def heat_map(columns: Sequence[Column],
 
 
 def stacked(times: Sequence[Tuple[int, int]], names: Sequence[str],
-            values: Sequence[Sequence[float]], colors: Sequence[int],
-            title: str) -> str:
+            values: Sequence[Sequence[float]], colors: Sequence[int]) -> str:
     """Areas on top of each other: values[i] and colors[i] are those of
     names[i]."""
     height = 220
     sums = [sum(v[t] for v in values) for t in range(len(times))]
     x = time_axis(times[0][0], times[-1][1], LEFT, WIDTH - RIGHT)
     y = linear_axis(max(sums) or 1.0, height - BOTTOM, TOP)
-    parts = _open(height, title) + _frame(x, y, height)
+    parts = _open(height, "Time of each stage") + _frame(x, y, height)
     base = [0.0] * len(times)
     for i, name in enumerate(names):
         top = [b + v for b, v in zip(base, values[i])]
@@ -335,15 +330,14 @@ def stacked(times: Sequence[Tuple[int, int]], names: Sequence[str],
 
 
 def lines(series: Sequence[Tuple[str, Sequence[Tuple[float, float]]]],
-          start_us: int, end_us: int,
-          label: Callable[[float], str] = number_label, step: bool = False,
+          start_us: int, end_us: int, step: bool = False,
           title: str = "Over time") -> str:
     """Lines over time."""
     height = 220
     values = [v for _, points in series for _, v in points]
     x = time_axis(start_us, end_us, LEFT, WIDTH - RIGHT)
     # A number that moves in steps is a whole one.
-    y = linear_axis(max(values) * 1.05 or 1.0, height - BOTTOM, TOP, label,
+    y = linear_axis(max(values) * 1.05 or 1.0, height - BOTTOM, TOP,
                     least_step=step)
     parts = _open(height, title) + _frame(x, y, height)
     for i, (name, points) in enumerate(series):

@@ -25,16 +25,11 @@ def count(n: float) -> str:
     return f"{int(n):,}"
 
 
-def _round(x: float) -> int:
-    """As llround(), half away from zero."""
-    return int(math.floor(x + 0.5))
-
-
 def real(value: float) -> str:
     """Returns a number, with commas and as many decimals as fit in eight
     characters."""
     precision = 2 if value < 9999.995 else 1 if value < 99999.95 else 0
-    scaled = _round(value * 10 ** precision)
+    scaled = math.floor(value * 10 ** precision + 0.5)  # As llround().
     whole, rest = divmod(scaled, 10 ** precision)
     return f"{whole:,}" + (f".{rest:0{precision}}" if precision else "")
 
