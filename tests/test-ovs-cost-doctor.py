@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import importlib
 import io
 import json
 import re
@@ -19,16 +19,7 @@ from ovs.cost.distribution import Distribution
 HERE = Path(__file__).resolve().parent
 
 
-def load(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(
-        name.replace("-", "_"), str(HERE / f"{name}.py"))
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-base = load("test-ovs-cost")
+base = importlib.import_module("test-ovs-cost")
 fake = base.fake
 START = base.START
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import html.parser
-import importlib.util
+import importlib
 import io
 import json
 import math
@@ -36,17 +36,7 @@ from ovs.cost.target import CommandError, Target, TargetError
 
 HERE = Path(__file__).resolve().parent
 
-
-def load_fake() -> Any:
-    spec = importlib.util.spec_from_file_location(
-        "ovs_cost_fake", str(HERE / "ovs-cost-fake.py"))
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-fake = load_fake()
+fake = importlib.import_module("ovs-cost-fake")
 START = 1795297500000000
 NETDEV = Key("upcall", "netdev@ovs-netdev", "netdev@ovs-netdev")
 SUM = Key("upcall", "", "")
@@ -73,11 +63,9 @@ class InTemporary(unittest.TestCase):
 
     def setUp(self) -> None:
         # The path of a socket has to be short.
-        self.directory = tempfile.TemporaryDirectory(prefix="oc.")
-        self.dir = Path(self.directory.name)
-
-    def tearDown(self) -> None:
-        self.directory.cleanup()
+        directory = tempfile.TemporaryDirectory(prefix="oc.")
+        self.addCleanup(directory.cleanup)
+        self.dir = Path(directory.name)
 
     def path(self, name: str) -> str:
         return str(self.dir / name)
@@ -257,22 +245,16 @@ class TestBetween(unittest.TestCase):
                              .values()), 100)
 
     def test_clear(self) -> None:
-        """Of an account that was cleared, what there is since then counts."""
-        early = self.reply()
-        self.switch.clear("upcall")
-        self.switch.run(1, 70)
-        window = between(early, self.reply())
-        self.assertEqual(window.totals[SUM].total.events, 70)
-        self.assertEqual(window.accounts[NETDEV].total.events, 70)
-        self.assertTrue(window.notes)
-
-    def test_clear_and_more(self) -> None:
-        """Also if there have been more since then."""
-        early = self.reply()
-        self.switch.clear("upcall")
-        self.switch.run(1, 1000)
-        window = between(early, self.reply())
-        self.assertEqual(window.totals[SUM].total.events, 1000)
+        """Of an account that was cleared, what there is since then counts,
+        be it less than before or more."""
+        for n in 70, 1000:
+            early = self.reply()
+            self.switch.clear("upcall")
+            self.switch.run(1, n)
+            window = between(early, self.reply())
+            self.assertEqual(window.totals[SUM].total.events, n)
+            self.assertEqual(window.accounts[NETDEV].total.events, n)
+            self.assertTrue(window.notes)
 
     def test_restart(self) -> None:
         early = self.reply()
@@ -425,6 +407,9 @@ class TestRecording(InTemporary):
                 (b"\x00\xff\x00", "no recording"), (b"[]\n", "no reply"),
                 (b'{"ovs_cost_recording": 99}\n', "newer"),
                 (json.dumps(newer).encode(), "newer"),
+                # A daemon may have been upgraded meanwhile.
+                (b'{"ovs_cost_recording": 1}\n'
+                 + json.dumps({"reply": newer}).encode(), "newer"),
                 (b'{"ovs_cost_recording": 1}\nnonsense\n{}\n', "not JSON"),
                 (b'{"ovs_cost_recording": 1}\n{"reply": {"version": 2, '
                  b'"report": "tx", "command": "cost-show", "now_us": 1}}\n',
@@ -534,18 +519,6 @@ class TestRecording(InTemporary):
         assert total
         self.assertEqual(total.totals[SUM].total.events, 59 * 60)
 
-    def test_newer_within(self) -> None:
-        """A newer reply is an error, wherever it is: a daemon may have been
-        upgraded in the middle of a recording."""
-        self.record("r.jsonl", 2)
-        with open(self.path("r.jsonl"), "a") as f:
-            f.write(json.dumps({"target": "t", "reply": dict(
-                fake.Switch(START).head("tx", "cost-show"), version=3)})
-                + "\n")
-        status, out, err = self.run_main("show", self.path("r.jsonl"))
-        self.assertEqual((status, out), (2, ""))
-        self.assertRegex(err, "r.jsonl: version 3 .* a newer one is needed")
-
     def test_rotate(self) -> None:
         """Rotated files have a header each; the oldest ones go away."""
         path = self.path("r.jsonl")
@@ -562,20 +535,6 @@ class TestRecording(InTemporary):
             self.assertEqual(head["ovs_cost_recording"], 1)
             times += [line.time_us for line in lines]
         self.assertEqual(times, list(range(times[0], 100)))
-
-    def test_several_files(self) -> None:
-        """Files of one target are one recording, whatever their order."""
-        switch = self.record("all.jsonl", 6)
-        lines = Path(self.path("all.jsonl")).read_text().splitlines(True)
-        for name, part in (("one", lines[1:20]), ("two", lines[20:])):
-            Path(self.path(name)).write_text(lines[0] + "".join(part))
-        got = recording.load([self.path("two"), self.path("one")], silent)
-        total = model.add_up(got.windows(
-            f"{json.loads(lines[0])['host']}/ovs-vswitchd", "upcall"))
-        assert total
-        self.assertEqual(total.totals[SUM].total.events, 300)
-        self.assertEqual(
-            switch.accounts["upcall"][NETDEV].total.events, 360)
 
 
 class TestShow(InTemporary):
@@ -1068,10 +1027,7 @@ class TestTarget(InTemporary):
         self.switch.run(1, 50)
         self.server = fake.Server(self.path("s"), self.switch)
         self.server.start()
-
-    def tearDown(self) -> None:
-        self.server.close()
-        super().tearDown()
+        self.addCleanup(self.server.close)
 
     def test_first_request(self) -> None:
         """The format is set before anything else."""
