@@ -14,9 +14,8 @@ others, so that the tests need no further package.
 from __future__ import annotations
 
 import json
-import re
 import sys
-from typing import Any, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, Tuple
 
 # Keywords that don't restrict anything.
 COMMENTS = {"$schema", "$id", "$comment", "$defs", "title", "description",
@@ -33,111 +32,60 @@ TYPES = {
 }
 
 
-class Schema:
-    """A JSON schema."""
+# What a keyword asks of a value alone, and what a value is that breaks it.
+SIMPLE: Dict[str, Tuple[Callable[[Any, Any], bool], str]] = {
+    "type": (lambda x, arg: TYPES[arg](x), "{!r} is no {}"),
+    "const": (lambda x, arg: x == arg, "{!r} is not {!r}"),
+    "enum": (lambda x, arg: x in arg, "{!r} is none of {}"),
+    "minimum": (lambda x, arg: not TYPES["number"](x) or x >= arg,
+                "{} is less than {}"),
+}
+OF_OBJECTS = {"required", "properties", "additionalProperties"}
 
-    def __init__(self, root: Dict[str, Any]) -> None:
-        self.root = root
 
-    def resolve(self, ref: str) -> Dict[str, Any]:
-        """Returns what '#/A/B' refers to."""
-        schema = self.root
-        for part in ref[len("#/"):].split("/"):
-            schema = schema[part]
-        return schema
-
-    def errors(self, value: Any, schema: Dict[str, Any],
-               path: str = "$") -> Iterator[str]:
-        """Yields how 'value', which is at 'path', breaks 'schema'."""
-        for keyword, arg in schema.items():
-            if keyword not in COMMENTS:
-                method = getattr(self, "check_" + keyword.lstrip("$"))
-                yield from method(value, arg, schema, path)
-
-    def check_ref(self, value: Any, arg: str, _schema: Dict[str, Any],
-                  path: str) -> Iterator[str]:
-        """The schema that is elsewhere."""
-        yield from self.errors(value, self.resolve(arg), path)
-
-    def check_oneOf(self, value: Any, arg: List[Any],
-                    _schema: Dict[str, Any], path: str) -> Iterator[str]:
-        """Exactly one of several schemas."""
-        errors = [list(self.errors(value, schema, path)) for schema in arg]
-        matches = sum(not e for e in errors)
-        if matches != 1:
-            yield f"{path}: {matches} of {len(arg)} schemas match"
-            yield from min(errors, key=len)
-
-    @staticmethod
-    def check_type(value: Any, arg: str, _schema: Dict[str, Any],
-                   path: str) -> Iterator[str]:
-        """A type."""
-        if not TYPES[arg](value):
-            yield f"{path}: {value!r} is no {arg}"
-
-    @staticmethod
-    def check_const(value: Any, arg: Any, _schema: Dict[str, Any],
-                    path: str) -> Iterator[str]:
-        """One value."""
-        if value != arg:
-            yield f"{path}: {value!r} is not {arg!r}"
-
-    @staticmethod
-    def check_enum(value: Any, arg: List[Any], _schema: Dict[str, Any],
-                   path: str) -> Iterator[str]:
-        """One of several values."""
-        if value not in arg:
-            yield f"{path}: {value!r} is none of {arg}"
-
-    @staticmethod
-    def check_minimum(value: Any, arg: float, _schema: Dict[str, Any],
-                      path: str) -> Iterator[str]:
-        """A lower limit."""
-        if TYPES["number"](value) and value < arg:
-            yield f"{path}: {value} is less than {arg}"
-
-    @staticmethod
-    def check_pattern(value: Any, arg: str, _schema: Dict[str, Any],
-                      path: str) -> Iterator[str]:
-        """A regular expression."""
-        if isinstance(value, str) and not re.search(arg, value):
-            yield f"{path}: {value!r} does not match {arg}"
-
-    @staticmethod
-    def check_required(value: Any, arg: List[str], _schema: Dict[str, Any],
-                       path: str) -> Iterator[str]:
-        """Members that must be there."""
-        for name in arg:
-            if isinstance(value, dict) and name not in value:
-                yield f"{path}: {name} is missing"
-
-    def check_properties(self, value: Any, arg: Dict[str, Any],
-                         _schema: Dict[str, Any],
-                         path: str) -> Iterator[str]:
-        """Members that are known."""
-        for name, schema in arg.items():
-            if isinstance(value, dict) and name in value:
-                yield from self.errors(value[name], schema,
-                                       f"{path}.{name}")
-
-    def check_additionalProperties(self, value: Any, arg: Any,
-                                   schema: Dict[str, Any],
-                                   path: str) -> Iterator[str]:
-        """All other members."""
-        if not isinstance(value, dict):
-            return
-        for name in value.keys() - schema.get("properties", {}).keys():
-            if arg is False:
-                yield f"{path}: {name} is unknown"
-            else:
-                yield from self.errors(value[name], arg, f"{path}.{name}")
-
-    def check_items(self, value: Any, arg: Dict[str, Any],
-                    _schema: Dict[str, Any], path: str) -> Iterator[str]:
-        """The elements of an array."""
-        if isinstance(value, list):
-            for i, item in enumerate(value):
-                yield from self.errors(item, arg, f"{path}[{i}]")
+def schema_errors(root: Dict[str, Any], value: Any, schema: Dict[str, Any],
+                  path: str = "$") -> Iterator[str]:
+    """Yields how 'value', which is at 'path', breaks 'schema', a part of
+    'root'."""
+    for keyword, arg in schema.items():
+        if keyword in SIMPLE:
+            holds, text = SIMPLE[keyword]
+            if not holds(value, arg):
+                yield f"{path}: {text.format(value, arg)}"
+        elif keyword == "$ref":         # "#/A/B".
+            other = root
+            for part in arg.split("/")[1:]:
+                other = other[part]
+            yield from schema_errors(root, value, other, path)
+        elif keyword == "oneOf":
+            errors = [list(schema_errors(root, value, one, path))
+                      for one in arg]
+            matches = sum(not e for e in errors)
+            if matches != 1:
+                yield f"{path}: {matches} of {len(arg)} schemas match"
+                yield from min(errors, key=len)
+        elif keyword == "items":
+            for i, item in enumerate(value if isinstance(value, list) else ()):
+                yield from schema_errors(root, item, arg, f"{path}[{i}]")
+        elif keyword not in OF_OBJECTS:
+            assert keyword in COMMENTS, keyword
+        elif not isinstance(value, dict):
+            continue
+        elif keyword == "required":
+            for name in arg:
+                if name not in value:
+                    yield f"{path}: {name} is missing"
+        elif keyword == "properties":
+            for name in arg.keys() & value.keys():
+                yield from schema_errors(root, value[name], arg[name],
+                                         f"{path}.{name}")
+        else:
+            for name in value.keys() - schema.get("properties", {}).keys():
+                if arg is False:
+                    yield f"{path}: {name} is unknown"
+                else:
+                    yield from schema_errors(root, value[name], arg,
+                                             f"{path}.{name}")
 
 
 def sum_errors(reply: Dict[str, Any]) -> Iterator[str]:
@@ -163,12 +111,12 @@ def sum_errors(reply: Dict[str, Any]) -> Iterator[str]:
 def main() -> int:
     """Checks all files; returns the exit status."""
     with open(sys.argv[1], encoding="utf-8") as file:
-        schema = Schema(json.load(file))
+        schema = json.load(file)
     status = 0
     for name in sys.argv[2:]:
         with open(name, encoding="utf-8") as file:
             reply = json.load(file)
-        errors = list(schema.errors(reply, schema.root))
+        errors = list(schema_errors(schema, reply, schema))
         for part in reply.get("replies", [reply]):
             errors += sum_errors(part)
         for error in errors:
