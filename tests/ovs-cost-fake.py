@@ -1,21 +1,14 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A switch that only pretends: it answers the cost commands on a control
-socket, with events that it makes up, always the same ones.
-
-    ovs-cost-fake.py SOCKET
-
-The tests of ovs-cost use it as a module, too.
-"""
+socket, with events that it makes up, always the same ones."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-import os
 import random
 import socket
-import sys
 import threading
 import time
 from typing import Any, Dict, List, Optional, Tuple
@@ -307,24 +300,21 @@ class Server(threading.Thread):
         self.socket.close()
 
     def serve(self, connection: socket.socket) -> None:
-        with connection:
-            try:
-                self.answer(connection)
-            except OSError:
-                pass                    # It was closed meanwhile.
-
-    def answer(self, connection: socket.socket) -> None:
         is_json = False
         text = ""
-        while True:
-            data = connection.recv(65536)
-            if not data:
-                return
-            text += data.decode()
-            while text:
-                request, end = json.JSONDecoder().raw_decode(text)
-                text = text[end:]
-                is_json = self.execute(connection, request, is_json)
+        with connection, contextlib.suppress(OSError):  # Closed meanwhile.
+            while True:
+                data = connection.recv(65536)
+                if not data:
+                    return
+                text += data.decode()
+                while text.endswith("}"):
+                    try:
+                        request, end = json.JSONDecoder().raw_decode(text)
+                    except ValueError:
+                        break           # There is more of it.
+                    text = text[end:]
+                    is_json = self.execute(connection, request, is_json)
 
     def execute(self, connection: socket.socket, request: Any,
                 is_json: bool) -> bool:
@@ -336,10 +326,7 @@ class Server(threading.Thread):
             result: Optional[Any] = ""
         else:
             result = self.reply(*command) if is_json else "not JSON"
-        reply = {"id": request["id"], "result": result, "error": None}
-        if result is None:
-            reply["error"] = f"\"{command[0]}\" is not a valid command"
-        text = json.dumps(reply).encode()
+        text = answer(request, result)
         if self.hang:
             connection.sendall(text[:len(text) // 2])
             raise OSError               # It ends here.
@@ -371,12 +358,9 @@ class Server(threading.Thread):
         return None
 
 
-def main() -> None:
-    switch = Switch(int(time.time() * 1e6) - 10 ** 6, pid=os.getpid())
-    switch.run(1)
-    server = Server(sys.argv[1], switch, live=True)
-    server.run()
-
-
-if __name__ == "__main__":
-    main()
+def answer(request: Any, result: Optional[Any]) -> bytes:
+    """Returns the reply to 'request', an error without a 'result'."""
+    return json.dumps({
+        "id": request["id"], "result": result,
+        "error": None if result is not None else
+        f"\"{request['method']}\" is not a valid command"}).encode()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 import io
 import json
 import os
@@ -34,6 +35,7 @@ from ovs.cost.stockrules import STOCK_RULES
 from ovs.cost.stocktext import Count, Pmd
 from ovs.cost.target import CommandError, Target, TargetError
 
+fake = importlib.import_module("ovs-cost-fake")
 HERE = Path(__file__).resolve().parent
 RECORDED: Dict[str, Dict[str, str]] = json.loads(
     (HERE / "test-ovs-cost-stock.json").read_text())
@@ -657,54 +659,30 @@ class TestText(unittest.TestCase):
         self.assertEqual(len(found.notes), 1)
 
 
-class Server(threading.Thread):
-    """A control socket of a switch.  'answer' has the text of a command, None
+class Server(fake.Server):                  # type: ignore
+    """A control socket of a switch.  'texts' has the text of a command, None
     if it is unknown; after 'limit' commands, it hangs."""
 
-    def __init__(self, path: str, answer: Callable[[str], Optional[str]],
+    def __init__(self, path: str, texts: Callable[[str], Optional[str]],
                  limit: int = 1 << 30, json_: bool = False) -> None:
-        super().__init__(daemon=True)
-        self.answer, self.limit, self.json = answer, limit, json_
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.bind(path)
-        self.socket.listen()
+        super().__init__(path, None)
+        self.texts, self.limit, self.json = texts, limit, json_
         self.start()
 
-    def run(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self.socket.accept()
-                with contextlib.suppress(OSError):
-                    self.serve(connection)
-
-    def serve(self, connection: socket.socket) -> None:
-        text = ""
-        while True:
-            data = connection.recv(100).decode()
-            if not data:
-                return
-            text += data
-            while text.endswith("}"):
-                try:
-                    request, end = json.JSONDecoder().raw_decode(text)
-                except ValueError:
-                    break
-                text = text[end:]
-                self.limit -= 1
-                if self.limit < 0:
-                    continue
-                command = " ".join([request["method"], *request["params"]])
-                result: Any = self.answer(command)
-                if command.startswith("set-options"):
-                    result = "" if self.json else None
-                elif self.json and result is not None:
-                    result = {"reply-format": "plain", "reply": result}
-                reply = json.dumps({
-                    "id": request["id"], "result": result,
-                    "error": None if result is not None else
-                    f"\"{request['method']}\" is not a valid command"})
-                for i in range(0, len(reply), 999):     # In pieces.
-                    connection.sendall(reply[i:i + 999].encode())
+    def execute(self, connection: socket.socket, request: Any,
+                is_json: bool) -> bool:
+        self.limit -= 1
+        if self.limit >= 0:
+            command = " ".join([request["method"], *request["params"]])
+            result: Any = self.texts(command)
+            if command.startswith("set-options"):
+                result = "" if self.json else None
+            elif self.json and result is not None:
+                result = {"reply-format": "plain", "reply": result}
+            reply = fake.answer(request, result)
+            for i in range(0, len(reply), 999):         # In pieces.
+                connection.sendall(reply[i:i + 999])
+        return is_json
 
 
 class TestWatch(unittest.TestCase):
