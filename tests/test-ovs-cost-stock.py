@@ -456,24 +456,17 @@ class TestRules(unittest.TestCase):
             self.assertEqual(len(findings(found)), not change)
 
     def test_receiver(self) -> None:
-        """The port whose packets keep the main thread busy."""
-        found = healthy()
-        busy(found, "ovs-vswitchd")
-        count(found, netdev_received=10000)
-        interface(found, {"statistics": {"rx_packets": 10}},
-                  {"statistics": {"rx_packets": 90010}})
-        self.assertIn("ports without a PMD thread, most of port p1",
-                      findings(found)[0]["sentence"])
-
-    def test_polled(self) -> None:
-        """What PMD threads receive keeps no other thread busy."""
-        found = healthy()
-        busy(found, "ovs-vswitchd")
-        count(found, netdev_received=10000)
-        interface(found, {"type": "dpdk", "statistics": {"rx_packets": 10}},
-                  {"type": "dpdk", "statistics": {"rx_packets": 90010}})
-        self.assertIn("of a CPU, for an unknown reason",
-                      findings(found)[0]["sentence"])
+        """The port whose packets keep the main thread busy; what PMD threads
+        receive does not."""
+        for kind, words in (
+                ("", "ports without a PMD thread, most of port p1"),
+                ("dpdk", "of a CPU, for an unknown reason")):
+            found = healthy()
+            busy(found, "ovs-vswitchd")
+            count(found, netdev_received=10000)
+            interface(found, *({"type": kind, "statistics": {"rx_packets": n}}
+                               for n in (10, 90010)))
+            self.assertIn(words, findings(found)[0]["sentence"])
 
     def test_bulk(self) -> None:
         """Many rules that are loaded at once are no trouble."""
@@ -1093,7 +1086,7 @@ class TestArchive(unittest.TestCase):
             # Two hosts.
             (Path(top) / "other").mkdir()
             (Path(top) / "other/upcall.show.txt").write_text(
-                copy.copy(texts["upcall/show"]))
+                texts["upcall/show"])
             self.assertEqual(sorted(archive.load(top)), [
                 "other", "sos_commands/openvswitch"])
 
