@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -170,7 +171,11 @@ func New(options Options) (*Collector, error) {
 	if options.Open == nil {
 		dir := options.RunDir
 		options.Open = func(ctx context.Context, target string) (Source, error) {
-			return dial(ctx, dir, target)
+			path, err := unixctl.Socket(dir, target)
+			if err != nil {
+				return nil, err
+			}
+			return unixctl.Dial(ctx, path)
 		}
 	}
 	for _, limit := range []struct {
@@ -292,27 +297,6 @@ func (t *target) complain(report string, err error) {
 	}
 	t.complaint[report] = text
 }
-
-// dial connects to a control socket.
-func dial(ctx context.Context, dir, target string) (Source, error) {
-	path, err := unixctl.Socket(dir, target)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := unixctl.Dial(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	return socketSource{conn}, nil
-}
-
-type socketSource struct{ conn *unixctl.Conn }
-
-func (s socketSource) Call(method string, params ...string) ([]byte, error) {
-	return s.conn.Call(method, params...)
-}
-
-func (s socketSource) Close() error { return s.conn.Close() }
 
 // ask returns the metrics of what the daemon replies.  It connects anew each
 // time, so a daemon that has been started again is found.  All reports come in
@@ -543,18 +527,8 @@ func (a *answer) parts(f *family, parts []report.Part, limit int,
 			named[part.Name] = &part
 		}
 	}
-	sorted := make([]*report.Part, 0, len(named))
-	for _, part := range named {
-		sorted = append(sorted, part)
-	}
-	slices.SortFunc(sorted, func(x, y *report.Part) int {
-		if x.Events != y.Events {
-			if x.Events > y.Events {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(x.Name, y.Name)
+	sorted := slices.SortedFunc(maps.Values(named), func(x, y *report.Part) int {
+		return cmp.Or(cmp.Compare(y.Events, x.Events), cmp.Compare(x.Name, y.Name))
 	})
 	omitted[of] += uint64(max(len(sorted)-limit, 0))
 	for _, part := range sorted[:min(len(sorted), limit)] {

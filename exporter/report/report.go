@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
 )
 
@@ -157,21 +158,13 @@ func ParseShow(data []byte, report string) (*Show, error) {
 // ParseLimit returns the reply to revalidator/cost-limit that is in 'data'.
 func ParseLimit(data []byte) (*Limit, error) {
 	var limit Limit
-	err := unmarshal(data, &limit, &limit.Header, "revalidator", "cost-limit")
-	if err != nil {
-		return nil, err
-	}
-	return &limit, nil
+	return &limit, unmarshal(data, &limit, &limit.Header, "revalidator", "cost-limit")
 }
 
 // ParseThreads returns the reply to cost/threads that is in 'data'.
 func ParseThreads(data []byte) (*Threads, error) {
 	var threads Threads
-	err := unmarshal(data, &threads, &threads.Header, "cost", "threads")
-	if err != nil {
-		return nil, err
-	}
-	return &threads, nil
+	return &threads, unmarshal(data, &threads, &threads.Header, "cost", "threads")
 }
 
 // Together is the command that has the replies of all reports.
@@ -275,10 +268,8 @@ func (s *Stage) check() error {
 func (b *Body) Merge(other *Body) {
 	b.Events += other.Events
 	b.Slow += other.Slow
-	stages := make(map[string]*Stage, len(b.Stages))
-	for name, stage := range b.Stages {
-		stages[name] = stage
-	}
+	stages := map[string]*Stage{}
+	maps.Copy(stages, b.Stages)
 	for name, stage := range other.Stages {
 		if mine := stages[name]; mine != nil {
 			stages[name] = mine.plus(stage)

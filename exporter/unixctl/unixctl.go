@@ -97,7 +97,7 @@ func (c *Conn) Close() error {
 }
 
 // Call runs a command and returns its reply.
-func (c *Conn) Call(method string, params ...string) (json.RawMessage, error) {
+func (c *Conn) Call(method string, params ...string) ([]byte, error) {
 	if params == nil {
 		params = []string{}
 	}
