@@ -93,66 +93,57 @@ type target struct {
 	metrics   []prometheus.Metric
 }
 
+// descs are the metrics that are not of events.
+var descs []*prometheus.Desc
+
+func newDesc(name, help string, labels ...string) *prometheus.Desc {
+	desc := prometheus.NewDesc(namespace+name, help,
+		append([]string{"target"}, labels...), nil)
+	descs = append(descs, desc)
+	return desc
+}
+
 var (
-	descUp = prometheus.NewDesc(namespace+"up",
-		"Could the daemon be asked?", []string{"target"}, nil)
-	descReportUp = prometheus.NewDesc(namespace+"report_up",
-		"Could the report be read? If not, the log says why.",
-		[]string{"target", "report"}, nil)
-	descRefreshes = prometheus.NewDesc(namespace+"refreshes_total",
-		"How often the daemon was asked.", []string{"target"}, nil)
-	descFailures = prometheus.NewDesc(namespace+"refresh_failures_total",
-		"How often the daemon could not be asked.", []string{"target"}, nil)
-	descDuration = prometheus.NewDesc(namespace+"refresh_duration_seconds",
-		"How long it took to ask the daemon, the latest time.",
-		[]string{"target"}, nil)
-	descTimestamp = prometheus.NewDesc(namespace+"refresh_timestamp_seconds",
-		"When the daemon was asked, the latest time.",
-		[]string{"target"}, nil)
-	descInfo = prometheus.NewDesc(namespace+"info",
-		"Always 1; the labels are about the daemon.",
-		[]string{"target", "ovs_version", "clock"}, nil)
-	descStart = prometheus.NewDesc(namespace+"start_time_seconds",
-		"When the daemon began to count.", []string{"target"}, nil)
-	descEnabled = prometheus.NewDesc(namespace+"enabled",
-		"Is accounting on?", []string{"target", "report"}, nil)
-	descInterval = prometheus.NewDesc(namespace+"sample_interval",
+	descUp       = newDesc("up", "Could the daemon be asked?")
+	descReportUp = newDesc("report_up",
+		"Could the report be read? If not, the log says why.", "report")
+	descRefreshes = newDesc("refreshes_total", "How often the daemon was asked.")
+	descFailures  = newDesc("refresh_failures_total",
+		"How often the daemon could not be asked.")
+	descDuration = newDesc("refresh_duration_seconds",
+		"How long it took to ask the daemon, the latest time.")
+	descTimestamp = newDesc("refresh_timestamp_seconds",
+		"When the daemon was asked, the latest time.")
+	descInfo = newDesc("info",
+		"Always 1; the labels are about the daemon.", "ovs_version", "clock")
+	descStart    = newDesc("start_time_seconds", "When the daemon began to count.")
+	descEnabled  = newDesc("enabled", "Is accounting on?", "report")
+	descInterval = newDesc("sample_interval",
 		"On average, one event in this many is sampled. 0 while accounting is off.",
-		[]string{"target", "report"}, nil)
-	descAccounts = prometheus.NewDesc(namespace+"accounts",
+		"report")
+	descAccounts = newDesc("accounts",
 		"Datapaths, ports or others that the sums are of, including deleted ones.",
-		[]string{"target", "kind"}, nil)
-	descOmitted = prometheus.NewDesc(namespace+"omitted",
+		"kind")
+	descOmitted = newDesc("omitted",
 		"Accounts, classes and threads of a report that are not among the metrics, of what was asked for.",
-		[]string{"target", "report", "of"}, nil)
-	descFlowLimit = prometheus.NewDesc(namespace+"flow_limit",
-		"Flows that the datapath may have at present.",
-		[]string{"target", "datapath"}, nil)
-	descLimitMoves = prometheus.NewDesc(namespace+"flow_limit_moves_total",
-		"How often the flow limit has moved.",
-		[]string{"target", "datapath"}, nil)
-	descCPU = prometheus.NewDesc(namespace+"threads_cpu_seconds_total",
-		"Time that the thread was on a CPU.", threadLabels, nil)
-	descRunDelay = prometheus.NewDesc(namespace+"threads_run_delay_seconds_total",
-		"Time in which the thread could have run, but had no CPU.", threadLabels, nil)
-	descSwitches = prometheus.NewDesc(namespace+"threads_context_switches_total",
+		"report", "of")
+	descFlowLimit = newDesc("flow_limit",
+		"Flows that the datapath may have at present.", "datapath")
+	descLimitMoves = newDesc("flow_limit_moves_total",
+		"How often the flow limit has moved.", "datapath")
+	// Two threads may have the same name.
+	descCPU = newDesc("threads_cpu_seconds_total",
+		"Time that the thread was on a CPU.", "thread", "tid")
+	descRunDelay = newDesc("threads_run_delay_seconds_total",
+		"Time in which the thread could have run, but had no CPU.", "thread", "tid")
+	descSwitches = newDesc("threads_context_switches_total",
 		"Context switches, because the thread waited (voluntary), or because its CPU was given to another one (involuntary).",
-		append(slices.Clone(threadLabels), "type"), nil)
-	descFaults = prometheus.NewDesc(namespace+"threads_major_faults_total",
-		"Page faults of the thread that had to wait for a disk.", threadLabels, nil)
-	descThrottled = prometheus.NewDesc(namespace+"throttled_seconds_total",
-		"Time in which the daemon's control group was throttled, if it has a limit of CPU time.",
-		[]string{"target"}, nil)
-
-	descs = []*prometheus.Desc{descUp, descReportUp, descRefreshes,
-		descFailures, descDuration, descTimestamp, descInfo, descStart,
-		descEnabled, descInterval, descAccounts, descOmitted, descFlowLimit,
-		descLimitMoves, descCPU, descRunDelay, descSwitches, descFaults,
-		descThrottled}
+		"thread", "tid", "type")
+	descFaults = newDesc("threads_major_faults_total",
+		"Page faults of the thread that had to wait for a disk.", "thread", "tid")
+	descThrottled = newDesc("throttled_seconds_total",
+		"Time in which the daemon's control group was throttled, if it has a limit of CPU time.")
 )
-
-// Two threads may have the same name.
-var threadLabels = []string{"target", "thread", "tid"}
 
 // New returns a Collector.  It connects to nothing before the first scrape.
 func New(options Options) (*Collector, error) {
