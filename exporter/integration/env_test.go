@@ -6,7 +6,6 @@
 package integration
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,17 +27,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	ovscost "ovs-cost/exporter"
+	"ovs-cost/exporter/internal/fake"
 	"ovs-cost/exporter/report"
 	"ovs-cost/exporter/unixctl"
 )
 
-// patience is how long to wait for what will happen.
-const patience = 2 * time.Minute
-
 // waitFor waits until 'done' returns true.
 func waitFor(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); {
+	for deadline := time.Now().Add(fake.Patience); !done(); {
 		if time.Now().After(deadline) {
 			t.Fatal("waited in vain: ", what)
 		}
@@ -53,22 +50,6 @@ func needTree(t testing.TB) string {
 		t.Skip("no OVS_COST_TREE, a built tree of Open vSwitch")
 	}
 	return tree
-}
-
-// run starts a program, which ends with the test.
-func run(t testing.TB, cmd *exec.Cmd) {
-	t.Helper()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { stop(cmd) })
-}
-
-func stop(cmd *exec.Cmd) {
-	if cmd.ProcessState == nil {
-		cmd.Process.Kill()
-		cmd.Wait()
-	}
 }
 
 // A vswitch is an ovs-vswitchd with a bridge of dummy ports, p0 and p1.
@@ -165,7 +146,7 @@ func (s *vswitch) socket() string {
 
 func (s *vswitch) call(method string, params ...string) []byte {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), fake.Patience)
 	defer cancel()
 	conn, err := unixctl.Dial(ctx, s.socket())
 	if err != nil {
@@ -243,44 +224,6 @@ func (m *monitor) storesRates() bool {
 	return m.major != "2"
 }
 
-var listening = regexp.MustCompile(`"?Listening on"?.*address=(127\.0\.0\.1:\d+)`)
-
-// listener starts a program, and returns the address that it says, on standard
-// error, that it listens on.
-func listener(t testing.TB, cmd *exec.Cmd) string {
-	t.Helper()
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, cmd)
-	address := make(chan string, 1)
-	go func() {
-		lines := bufio.NewScanner(stderr)
-		var all []string
-		for lines.Scan() {
-			all = append(all, lines.Text())
-			if match := listening.FindStringSubmatch(lines.Text()); match != nil {
-				address <- match[1]
-			}
-		}
-		address <- "" // It has ended.
-		if t.Failed() {
-			t.Log(strings.Join(all, "\n"))
-		}
-	}()
-	select {
-	case found := <-address:
-		if found == "" {
-			t.Fatalf("%s does not listen", cmd.Path)
-		}
-		return found
-	case <-time.After(patience):
-		t.Fatalf("%s does not start", cmd.Path)
-	}
-	return ""
-}
-
 // startPrometheus starts a Prometheus that scrapes 'targets' each second, and
 // has the rules of monitoring/.
 func startPrometheus(t testing.TB, targets ...string) *monitor {
@@ -333,7 +276,7 @@ func startPrometheus(t testing.TB, targets ...string) *monitor {
 	}
 	cmd := exec.Command(program, append(args, "--config.file="+config,
 		"--storage.tsdb.path="+filepath.Join(dir, "data"))...)
-	m.url = "http://" + listener(t, cmd)
+	m.url = "http://" + fake.Run(t, cmd).Address
 	waitFor(t, "Prometheus", func() bool {
 		reply, err := http.Get(m.url + "/-/ready")
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	ovscost "ovs-cost/exporter"
+	"ovs-cost/exporter/internal/fake"
 	"ovs-cost/exporter/report"
 )
 
@@ -339,7 +340,7 @@ func TestProgram(t *testing.T) {
 	cmd := exec.Command(program, "--web.listen-address=127.0.0.1:0",
 		"--collect.accounts=5", "--collect.classes=5", "--collect.threads=5")
 	cmd.Env = append(os.Environ(), "OVS_RUNDIR="+s.dir)
-	address := listener(t, cmd)
+	address := fake.Run(t, cmd).Address
 	page := get(t, "http://"+address+"/metrics",
 		`ovs_cost_up{target="ovs-vswitchd"} 1`,
 		`ovs_cost_upcalls_total{datapath_type="netdev",target="ovs-vswitchd"} 5`,

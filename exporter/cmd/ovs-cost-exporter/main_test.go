@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -18,9 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -37,20 +34,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const patience = time.Minute
-
-var listening = regexp.MustCompile(`msg="Listening on" address=(\S+)`)
-
-// A program is a running one.
-type program struct {
-	address string
-	mutex   sync.Mutex
-	log     strings.Builder
-}
-
 // start runs the program with 'args', as another user if 'as' is not nil,
 // until the test ends.
-func start(t *testing.T, as *syscall.Credential, args ...string) *program {
+func start(t *testing.T, as *syscall.Credential, args ...string) *fake.Program {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -65,46 +51,7 @@ func start(t *testing.T, as *syscall.Credential, args ...string) *program {
 	cmd.Env = append(os.Environ(), "OVS_COST_EXPORTER_MAIN=1")
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-
-	p := &program{}
-	address := make(chan string, 1)
-	go func() {
-		defer close(address)
-		lines := bufio.NewScanner(stderr)
-		for lines.Scan() {
-			p.mutex.Lock()
-			p.log.WriteString(lines.Text() + "\n")
-			p.mutex.Unlock()
-			if match := listening.FindStringSubmatch(lines.Text()); match != nil {
-				address <- match[1]
-			}
-		}
-	}()
-	select {
-	case p.address = <-address:
-	case <-time.After(patience):
-	}
-	if p.address == "" {
-		t.Fatalf("it does not listen: %s", p.logged())
-	}
-	return p
-}
-
-func (p *program) logged() string {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	return p.log.String()
+	return fake.Run(t, cmd)
 }
 
 // copyProgram copies 'path' to where everybody may run it.
@@ -245,7 +192,7 @@ basic_auth_users:
 		{http.DefaultClient, "https", "prometheus", "open sesame", 0,
 			"certificate signed by unknown authority"},
 	} {
-		status, page := get(t, c.client, c.scheme+"://"+p.address+"/metrics",
+		status, page := get(t, c.client, c.scheme+"://"+p.Address+"/metrics",
 			c.user, c.password)
 		if status != c.status || !strings.Contains(page, c.page) {
 			t.Errorf("%s, %q, %q: %d, %.200s", c.scheme, c.user,
@@ -283,14 +230,14 @@ func TestUser(t *testing.T) {
 	} {
 		p := start(t, &syscall.Credential{Uid: nobody, Gid: nobody,
 			Groups: c.groups}, "--ovs.target="+path)
-		_, page := get(t, http.DefaultClient, "http://"+p.address+"/metrics", "", "")
+		_, page := get(t, http.DefaultClient, "http://"+p.Address+"/metrics", "", "")
 		if want := "\novs_cost_up{target=\"" + path + "\"} " + c.up + "\n"; !strings.Contains(page, want) {
 			t.Errorf("groups %v: no line %s", c.groups, want)
 		}
 		if c.log != "" {
-			for end := time.Now().Add(patience); !strings.Contains(p.logged(), c.log); {
+			for end := time.Now().Add(fake.Patience); !strings.Contains(p.Logged(), c.log); {
 				if time.Now().After(end) {
-					t.Fatalf("not logged: %s in %s", c.log, p.logged())
+					t.Fatalf("not logged: %s in %s", c.log, p.Logged())
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
