@@ -23,26 +23,17 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 from statistics import median
 from typing import Dict, List
 
-from bench.machine import NotHere, describe_tree
+from bench.machine import NotHere, describe_tree, output
 from bench.report import Context, Result
-from tools.switch import Failed, Process, wait_until
+from tools.switch import Process, wait_until
 
 SIZES = (64, 256, 1024)
 N_ROUNDS = 10                   # In each process.
 CASES = ("one device", "all devices")
-
-
-def output(*argv: str) -> str:
-    done = subprocess.run(argv, text=True, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if done.returncode:
-        raise Failed(f"{' '.join(argv)[:100]}: {done.stdout.strip()}")
-    return done.stdout
 
 
 def build(tree: Path, program: Path) -> None:

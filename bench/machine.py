@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
-from tools.switch import Failed
+from tools.switch import Failed, prepare_child
 
 CPUS = Path("/sys/devices/system/cpu")
 HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
@@ -29,6 +29,26 @@ def read(path: Path) -> str:
         return path.read_text(errors="replace").strip()
     except OSError:
         return ""
+
+
+def output(*argv: str, nice: int = 0) -> str:
+    """Runs a program, with priority 'nice' if that is allowed, and returns
+    what it prints."""
+    done = subprocess.run(argv, text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          start_new_session=True,
+                          preexec_fn=lambda: prepare_child(nice))
+    if done.returncode:
+        raise Failed(f"{' '.join(argv)[:100]}: {done.stdout.strip()}")
+    return done.stdout
+
+
+def ovstest(tree: Path, *args: str) -> str:
+    """Returns what ovstest of 'tree' prints, which runs with high priority."""
+    program = tree / "tests/ovstest"
+    if not os.access(program, os.X_OK):
+        raise Failed(f"{program} is missing: build the tree first")
+    return output(str(program), *args, nice=-20)
 
 
 def has_kernel_datapath() -> bool:

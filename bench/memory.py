@@ -14,11 +14,10 @@ of these minutes.
 from __future__ import annotations
 
 import itertools
-import os
 import re
-import subprocess
 from typing import List
 
+from bench.machine import ovstest
 from bench.report import Context, Result
 from tools.switch import Failed
 
@@ -31,18 +30,13 @@ LINE = re.compile(r"^(.*?): ([0-9.]+) MB, ([0-9.]+) MB resident,", re.M)
 
 
 def run(context: Context) -> List[Result]:
-    ovstest = str(context.ovs / "tests/ovstest")
-    if not os.access(ovstest, os.X_OK):
-        raise Failed(f"{ovstest} is missing: build the tree first")
     results: List[Result] = []
     for n_ports, n_threads in itertools.product(PORTS, THREADS):
-        done = subprocess.run(
-            [ovstest, "test-tx-cost", "memory", str(n_ports), str(n_threads),
-             str(N_BURSTS)], text=True, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        found = LINE.findall(done.stdout)
-        if done.returncode or len(found) != 4:
-            raise Failed(f"{ovstest}: {done.stdout.strip()}")
+        said = ovstest(context.ovs, "test-tx-cost", "memory", str(n_ports),
+                       str(n_threads), str(N_BURSTS))
+        found = LINE.findall(said)
+        if len(found) != 4:
+            raise Failed(f"ovstest: {said.strip()}")
         context.progress(f"{n_ports:,} ports, {n_threads} threads")
         for i, what in enumerate(("accounted for", "of the process"), 1):
             results.append(Result(
