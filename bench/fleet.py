@@ -211,7 +211,8 @@ def merged(recordings: List[Path], nodes: int) -> Any:
         replies = [r for (_, name), r in loaded.replies.items()
                    if name == "upcall"][0]
         total = replies[-1].totals[model.Key("upcall", "", "")].total
-        everything.merge(total.whole, len(range(i, nodes, len(recordings))))
+        for _ in range(i, nodes, len(recordings)):
+            everything.merge(total.whole)
     return everything
 
 

@@ -134,17 +134,15 @@ class Distribution:
         return (list(BOUNDS[:end]), [buckets.get(b, 0) for b in NUMBERS[:end]]
                 + [buckets.get(OVERFLOW, 0)])
 
-    def add(self, value: int, n: int = 1) -> None:
-        """Counts 'n' times 'value'."""
-        if not n:
-            return
+    def add(self, value: int) -> None:
+        """Counts 'value'."""
         assert self.buckets is not None
         self.min = min(self.min, value) if self.count else value
         self.max = max(self.max, value)
-        self.count += n
-        self.sum += n * value
+        self.count += 1
+        self.sum += value
         b = bucket_of(value)
-        self.buckets[b] = self.buckets.get(b, 0) + n
+        self.buckets[b] = self.buckets.get(b, 0) + 1
 
     def copy(self) -> Distribution:
         d = Distribution(self.unit, self.sampled, self.apart)
@@ -152,11 +150,11 @@ class Distribution:
         d.given = dict(self.given)
         return d
 
-    def merge(self, other: Distribution, times: int = 1) -> None:
-        """Adds 'other', 'times' times, without any loss."""
+    def merge(self, other: Distribution) -> None:
+        """Adds 'other', without any loss."""
         if other.unit != self.unit:
             raise Unmergeable(f"{self.unit} and {other.unit}")
-        if not other.count or not times:
+        if not other.count:
             return
         if not self.count or other.min <= self.min:
             self.min_exact = other.min_exact or (
@@ -167,14 +165,14 @@ class Distribution:
                 self.count > 0 and self.max == other.max and self.max_exact)
             self.max = other.max
         self.sampled = self.sampled or other.sampled
-        self.count += times * other.count
-        self.sum += times * other.sum
+        self.count += other.count
+        self.sum += other.sum
         self.given = {}
         if self.buckets is None or other.buckets is None:
             self.buckets = None
         else:
             for b, n in other.buckets.items():
-                self.buckets[b] = self.buckets.get(b, 0) + times * n
+                self.buckets[b] = self.buckets.get(b, 0) + n
 
     def since(self, earlier: Distribution) -> Distribution:
         """Returns what was added after 'earlier'.  Raises Negative if this is
