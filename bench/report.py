@@ -45,10 +45,9 @@ class Context:
                 or (quick if self.args.quick else usual))
 
     def progress(self, message: str) -> None:
-        """Says what is going on, unless that is not wanted."""
-        if not self.args.quiet:
-            elapsed = time.monotonic() - self.started
-            print(f"  {elapsed:5.0f} s  {message}", flush=True)
+        """Says what is going on."""
+        elapsed = time.monotonic() - self.started
+        print(f"  {elapsed:5.0f} s  {message}", flush=True)
 
 
 def rounded(value: Any) -> Any:
