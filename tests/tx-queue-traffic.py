@@ -30,6 +30,8 @@ import sys
 import time
 
 MAGIC = bytes.fromhex("7c05a11e")
+N_FLOWS = 64
+PAUSE = 0.1                     # Seconds from one change to the next.
 MAX_UNDER_WAY = 1000
 TRUESIZE = 1600                 # Bytes, at most, of a packet in the kernel.
 BATCH = 40                      # Packets sent at a time, at most.
@@ -86,8 +88,7 @@ def open_device(name, protocol):
 
 class Traffic:
     def __init__(self, args):
-        self.rng = random.Random(args.seed)
-        self.n_flows = args.flows
+        self.rng = random.Random(1)
         self.long_every = args.long_every
         self.drops = args.drops
         self.n_segments = args.segments
@@ -99,8 +100,8 @@ class Traffic:
             self.source.setsockopt(263, 15, 1)  # SOL_PACKET, PACKET_VNET_HDR
         self.sink = open_device(args.sink, 3)           # ETH_P_ALL
         self.sink.setblocking(False)
-        self.n_sent = [0] * args.flows
-        self.expected = [0] * args.flows                # Next number.
+        self.n_sent = [0] * N_FLOWS
+        self.expected = [0] * N_FLOWS                # Next number.
         self.n_received = 0
         self.n_long = 0
         self.n_dropped = 0
@@ -132,7 +133,7 @@ class Traffic:
         """Sends a packet of each flow, one after another.  If the first
         upcalls of two PMD threads were at the same time, one would be lost:
         see fat_rwlock_tryrdlock()."""
-        for flow in range(self.n_flows):
+        for flow in range(N_FLOWS):
             self.send_one(flow)
             self.moved = time.monotonic()
             while self.under_way:
@@ -143,7 +144,7 @@ class Traffic:
         for _ in range(self.rng.choice((1, 1, 2, 5, BATCH))):
             if not self.has_room():
                 break
-            flow = self.rng.randrange(self.n_flows)
+            flow = self.rng.randrange(N_FLOWS)
             self.send_one(flow)
             if self.long_every and not self.rng.randrange(self.long_every):
                 packet = make_packet(flow, 1 << 63)
@@ -228,10 +229,6 @@ def main():
     parser.add_argument("source", help="device to send to")
     parser.add_argument("sink", help="device to receive from")
     parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--flows", type=int, default=64)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--pause", type=float, default=0.1,
-                        help="seconds from one change to the next")
     parser.add_argument("--drops", metavar="COMMAND",
                         help="print the number of packets dropped so far")
     parser.add_argument("--long-every", type=int, metavar="N",
@@ -256,7 +253,7 @@ def main():
                                  f"{change.stdout.read().strip()}")
             change = None
             n_changes += 1
-            next_change = time.monotonic() + args.pause
+            next_change = time.monotonic() + PAUSE
         if changes and not change and time.monotonic() >= next_change:
             if not deck:
                 deck = traffic.rng.sample(changes, len(changes))

@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, List, NamedTuple, Set, Tuple
 
 # Probes and the number of their arguments.
 Probes = Dict[str, int]
@@ -30,10 +30,7 @@ SCRIPTS = "utilities/usdt-scripts"
 ANY_PROBE = ("kernel_delay.py",)
 
 problems: List[str] = []
-
-
-def problem(message: str) -> None:
-    problems.append(message)
+problem = problems.append
 
 
 # The source.
@@ -230,7 +227,7 @@ def check_scripts(doc: Documented, uses: Uses) -> None:
                     "documented")
 
 
-def main(argv: Optional[List[str]] = None) -> int:
+def main() -> int:
     parser = argparse.ArgumentParser(
         prog="usdt-probes.py", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -241,7 +238,7 @@ def main(argv: Optional[List[str]] = None) -> int:
                         "all the probes")
     parser.add_argument("--without-dpdk", action="store_true",
                         help="they were built without DPDK")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
 
     source = source_probes(args.top)
     doc = documented(args.top)
