@@ -14,9 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	ovscost "ovs-cost/exporter"
 	"ovs-cost/exporter/internal/fake"
@@ -360,19 +358,4 @@ func TestProgram(t *testing.T) {
 	if err == nil || !strings.Contains(string(out), "threads are known of accounts only") {
 		t.Errorf("%v: %s", err, out)
 	}
-}
-
-// One that is stopped, and another one that works.
-func TestHang(t *testing.T) {
-	hung, good := startSwitch(t), startSwitch(t)
-	good.send(3)
-	address := serve(t, ovscost.Options{Timeout: 3 * time.Second,
-		Targets: []string{hung.socket(), good.socket()}})
-	if err := syscall.Kill(hung.pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	get(t, "http://"+address,
-		`ovs_cost_up{target="`+hung.socket()+`"} 0`,
-		`ovs_cost_up{target="`+good.socket()+`"} 1`,
-		`ovs_cost_upcalls_total{datapath_type="netdev",target="`+good.socket()+`"} 3`)
 }

@@ -70,9 +70,7 @@ type Header struct {
 	Version    int    `json:"version"`
 	Report     string `json:"report"`
 	Command    string `json:"command"`
-	PID        int64  `json:"pid"`
 	StartUS    int64  `json:"start_us"`
-	NowUS      int64  `json:"now_us"`
 	OVSVersion string `json:"ovs_version"`
 	Clock      struct {
 		Source string `json:"source"`
@@ -99,10 +97,9 @@ type Part struct {
 
 // Account is an account, or a sum of accounts.  A sum has no name.
 type Account struct {
-	Name     string `json:"name"`
-	Kind     string `json:"kind"`
-	Datapath string `json:"datapath"`
-	SinceUS  int64  `json:"since_us"`
+	Name    string `json:"name"`
+	Kind    string `json:"kind"`
+	SinceUS int64  `json:"since_us"`
 	// Accounts is how many are added up, in a sum.
 	Accounts uint64 `json:"accounts"`
 	Body
