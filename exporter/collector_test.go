@@ -97,6 +97,14 @@ func collector(t testing.TB, options Options) *Collector {
 	return c
 }
 
+// scrape collects from a daemon that 'handler' answers for.
+func scrape(t testing.TB, handler fake.Handler, options Options) gathered {
+	t.Helper()
+	options.RunDir = t.TempDir()
+	start(t, options.RunDir, 1, handler)
+	return gather(t, collector(t, options))
+}
+
 func parse(t testing.TB, name string) *report.Show {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + name + ".json")
@@ -131,9 +139,7 @@ func TestOptions(t *testing.T) {
 // Every event, stage, number and counter of a real reply is a metric, and has
 // the same value.
 func TestComplete(t *testing.T) {
-	dir := t.TempDir()
-	start(t, dir, 1, fake.Replies(t, "testdata"))
-	metrics := gather(t, collector(t, Options{RunDir: dir}))
+	metrics := scrape(t, fake.Replies(t, "testdata"), Options{})
 	if up := value(metrics.one(t, "ovs_cost_up")); up != 1 {
 		t.Fatal("up is ", up)
 	}
@@ -307,10 +313,7 @@ func TestHistogramEdges(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	dir := t.TempDir()
-	start(t, dir, 1, fake.Replies(t, "testdata"))
-	metrics := gather(t, collector(t, Options{RunDir: dir, Accounts: 3,
-		Classes: 10, Threads: 10}))
+	metrics := scrape(t, fake.Replies(t, "testdata"), Options{Accounts: 3, Classes: 10, Threads: 10})
 	var all []*dto.MetricFamily
 	for _, family := range metrics {
 		all = append(all, family)
@@ -333,10 +336,8 @@ func TestListMetrics(t *testing.T) {
 	if err := ListMetrics(&list); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	start(t, dir, 1, fake.Replies(t, "testdata"))
-	for name, family := range gather(t, collector(t, Options{RunDir: dir,
-		Accounts: 3, Classes: 10, Threads: 10})) {
+	for name, family := range scrape(t, fake.Replies(t, "testdata"),
+		Options{Accounts: 3, Classes: 10, Threads: 10}) {
 		line := regexp.MustCompile("(?m)^" + name + `\{.*\}: ` +
 			regexp.QuoteMeta(family.GetHelp()) + "$")
 		if !line.MatchString(list.String()) {
@@ -347,9 +348,7 @@ func TestListMetrics(t *testing.T) {
 
 // Totals, and accounts, say since when they count.
 func TestCreated(t *testing.T) {
-	dir := t.TempDir()
-	start(t, dir, 1, fake.Replies(t, "testdata"))
-	metrics := gather(t, collector(t, Options{RunDir: dir, Accounts: 3}))
+	metrics := scrape(t, fake.Replies(t, "testdata"), Options{Accounts: 3})
 	upcall, tx := parse(t, "upcall"), parse(t, "tx")
 	for _, c := range []struct {
 		metric *dto.Metric
@@ -468,9 +467,9 @@ func TestFailures(t *testing.T) {
 // What the daemon does not have, or has in a form that is not known, does not
 // take other reports away.
 func TestReportFails(t *testing.T) {
-	dir := t.TempDir()
 	replies := fake.Replies(t, "testdata")
-	start(t, dir, 1, func(method string, params []string) (string, string) {
+	var text bytes.Buffer
+	metrics := scrape(t, func(method string, params []string) (string, string) {
 		reply, errText := replies(method, params)
 		switch method {
 		case "tx/cost-show":
@@ -483,10 +482,7 @@ func TestReportFails(t *testing.T) {
 			return "{}", ""
 		}
 		return reply, errText
-	})
-	var text bytes.Buffer
-	metrics := gather(t, collector(t, Options{RunDir: dir,
-		Logger: slog.New(slog.NewTextHandler(&text, nil))}))
+	}, Options{Logger: slog.New(slog.NewTextHandler(&text, nil))})
 	if up := value(metrics.one(t, "ovs_cost_up")); up != 1 {
 		t.Errorf("up is %v", up)
 	}
@@ -678,9 +674,7 @@ func TestSeriesOfHost(t *testing.T) {
 	}
 	// Lines are broken anywhere.
 	text := strings.Join(strings.Fields(string(readme)), " ")
-	dir := t.TempDir()
-	start(t, dir, 1, fake.Replies(t, "testdata"))
-	metrics := gather(t, collector(t, Options{RunDir: dir, Accounts: 3, Classes: 3}))
+	metrics := scrape(t, fake.Replies(t, "testdata"), Options{Accounts: 3, Classes: 3})
 	native, classic := 0, 0
 	account, accountClassic := map[string]int{}, map[string]int{} // By kind.
 	for name, family := range metrics {
@@ -734,9 +728,7 @@ func commas(n int) string {
 // What threads have used, each with a series of its own, even if two have the
 // same name.
 func TestThreads(t *testing.T) {
-	dir := t.TempDir()
-	start(t, dir, 1, fake.Replies(t, "testdata"))
-	metrics := gather(t, collector(t, Options{RunDir: dir}))
+	metrics := scrape(t, fake.Replies(t, "testdata"), Options{})
 	for name, want := range map[string]float64{
 		"ovs_cost_threads_cpu_seconds_total":       0.25,
 		"ovs_cost_threads_run_delay_seconds_total": 1.5,
@@ -768,16 +760,14 @@ func TestThreads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir = t.TempDir()
 	replies := fake.Replies(t, "testdata")
-	start(t, dir, 1, func(method string, params []string) (string, string) {
+	metrics = scrape(t, func(method string, params []string) (string, string) {
 		if method == "cost/threads" {
 			return `{"version":2,"report":"cost","command":"threads","threads":` +
 				string(threads) + "}", ""
 		}
 		return replies(method, params)
-	})
-	metrics = gather(t, collector(t, Options{RunDir: dir}))
+	}, Options{})
 	if n := len(metrics.find("ovs_cost_threads_cpu_seconds_total")); n != 50 {
 		t.Errorf("%d threads", n)
 	}
@@ -791,8 +781,7 @@ func TestThreads(t *testing.T) {
 
 // Members that a later daemon adds do no harm.
 func TestUnknownMembers(t *testing.T) {
-	dir := t.TempDir()
-	start(t, dir, 1, change(t, "upcall", func(show map[string]any) {
+	metrics := scrape(t, change(t, "upcall", func(show map[string]any) {
 		sum := show["total"].([]any)[0].(map[string]any)
 		stages := sum["stages"].(map[string]any)
 		stages["later"] = stages["parse"]
@@ -805,8 +794,7 @@ func TestUnknownMembers(t *testing.T) {
 		show["total"] = append(show["total"].([]any), map[string]any{
 			"kind": "daydream", "accounts": 1, "events": 3,
 			"stages": stages, "counters": map[string]any{}})
-	}))
-	metrics := gather(t, collector(t, Options{RunDir: dir}))
+	}), Options{})
 	// A new stage is one more label.
 	metrics.one(t, "ovs_cost_upcall_stage_sampled_duration_seconds",
 		"stage=later", "datapath_type=netdev")
