@@ -3,17 +3,11 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,45 +87,26 @@ func startDaemon(t *testing.T, dir string) string {
 }
 
 // writeCertificate writes a certificate for 127.0.0.1, and its key, to 'dir',
-// and returns who trusts it.
-func writeCertificate(t *testing.T, dir string) *x509.CertPool {
+// and returns a client that trusts it.
+func writeCertificate(t *testing.T, dir string) *http.Client {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: "a test"},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(time.Hour),
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template,
-		&key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
+	server := httptest.NewTLSServer(nil)
+	t.Cleanup(server.Close)
+	pair := server.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for file, block := range map[string]*pem.Block{
-		"cert.pem": {Type: "CERTIFICATE", Bytes: der},
-		"key.pem":  {Type: "EC PRIVATE KEY", Bytes: keyDER},
+		"cert.pem": {Type: "CERTIFICATE", Bytes: pair.Certificate[0]},
+		"key.pem":  {Type: "PRIVATE KEY", Bytes: key},
 	} {
 		if err := os.WriteFile(filepath.Join(dir, file),
 			pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := x509.NewCertPool()
-	pool.AddCert(certificate)
-	return pool
+	return server.Client()
 }
 
 // get returns the status of a page, and what is on it.
@@ -159,7 +134,7 @@ func get(t *testing.T, client *http.Client, url, user, password string) (int, st
 // TestWebConfig asks for the metrics with TLS and a password.
 func TestWebConfig(t *testing.T) {
 	dir := t.TempDir()
-	pool := writeCertificate(t, dir)
+	trusting := writeCertificate(t, dir)
 	// bcrypt's of "open sesame".
 	config := `
 tls_server_config:
@@ -174,8 +149,6 @@ basic_auth_users:
 	}
 	p := start(t, nil, "--web.config.file="+file,
 		"--ovs.target="+startDaemon(t, publicDir(t)))
-	trusting := &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	const up = "\novs_cost_up{target="
 	for _, c := range []struct {
 		client         *http.Client
