@@ -445,12 +445,10 @@ def cmd_merge(args: argparse.Namespace) -> int:
                       else model.add_up(recording.windows(source, report)))
             if window is None:
                 continue
-            if report not in sums:
-                sums[report] = model.Window(report, window.start_us,
-                                            window.end_us)
-                heads[report] = replies[-1]
+            heads.setdefault(report, replies[-1])
             try:
-                sums[report].merge(window)
+                sums.setdefault(report, model.Window(
+                    report, window.start_us, window.end_us)).merge(window)
             except Unmergeable as e:
                 raise BadRecording(f"{path}: {e}") from e
     if not sums:
@@ -471,10 +469,9 @@ def cmd_merge(args: argparse.Namespace) -> int:
 
 def cmd_convert(args: argparse.Namespace) -> int:
     recording = rec.load(args.file, warn)
-    resources = []
-    for (source, _), replies in sorted(recording.replies.items()):
-        resources += otlp.request([replies[-1]], source.split("/")[0])[
-            "resourceMetrics"]
+    resources = [
+        otlp.resource(replies[-1], source.split("/")[0])
+        for (source, _), replies in sorted(recording.replies.items())]
     json.dump({"resourceMetrics": resources}, sys.stdout)
     print()
     return 0

@@ -107,21 +107,18 @@ class _Metrics:
             point.update(min=float(stage.min), max=float(stage.max))
 
 
-def request(replies: List[Reply], host: str) -> Dict[str, Any]:
-    """Returns the request that exports 'replies' of one process."""
-    resources = []
-    for reply in replies:
-        metrics = _Metrics(reply.start_us, reply.now_us)
-        for account in reply.accounts.values():
-            for name, body in account.classes.items():
-                metrics.add(reply.report, account, body, **{"class": name})
-            if not account.classes:
-                metrics.add(reply.report, account, account.total)
-        resources.append({
-            "resource": {"attributes": _attributes(
-                host_name=host, service_name="ovs-vswitchd",
-                service_version=reply.ovs_version)},
-            "scopeMetrics": [{
-                "scope": {"name": "ovs-cost"},
-                "metrics": list(metrics.metrics.values())}]})
-    return {"resourceMetrics": resources}
+def resource(reply: Reply, host: str) -> Dict[str, Any]:
+    """Returns the metrics of 'reply', as one of a request."""
+    metrics = _Metrics(reply.start_us, reply.now_us)
+    for account in reply.accounts.values():
+        for name, body in account.classes.items():
+            metrics.add(reply.report, account, body, **{"class": name})
+        if not account.classes:
+            metrics.add(reply.report, account, account.total)
+    return {
+        "resource": {"attributes": _attributes(
+            host_name=host, service_name="ovs-vswitchd",
+            service_version=reply.ovs_version)},
+        "scopeMetrics": [{
+            "scope": {"name": "ovs-cost"},
+            "metrics": list(metrics.metrics.values())}]}
