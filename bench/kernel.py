@@ -157,41 +157,36 @@ class Storm:
                     (after[1] - before[1] + sender) / n / 1e3)
 
 
-class Accounting:
-    """Storms for the tree with the series."""
+# Settings of the tree with the series.
+VARIANTS = {
+    "off": {"accounting": "false", "kernel-queue": "false"},
+    "on": {"accounting": "true", "kernel-queue": "false"},
+    "queue": {"accounting": "true", "kernel-queue": "true"},
+}
 
-    VARIANTS = {
-        "off": {"accounting": "false", "kernel-queue": "false"},
-        "on": {"accounting": "true", "kernel-queue": "false"},
-        "queue": {"accounting": "true", "kernel-queue": "true"},
-    }
 
-    def __init__(self, storm: Storm) -> None:
-        self.storm = storm
-
-    def run(self, variant: str, n: int) -> Cost:
-        switch = self.storm.switch
-        switch.vsctl("set", "Open_vSwitch", ".", *(
-            f"other_config:cost-{name}={value}"
-            for name, value in self.VARIANTS[variant].items()))
-        # Handlers turn it on when they have received something.
-        self.storm.run(20)
-        switch.appctl("upcall/cost-clear")
-        cost = self.storm.run(n)
-        shown, = json.loads(switch.appctl(
-            "--format", "json", "upcall/cost-show",
-            "ovs-system"))["accounts"]
-        # Stages without times are not there.
-        queue, split = (shown["stages"].get(stage, {"count": 0})["count"]
-                        for stage in ("queue", "translate"))
-        if (shown["events"] != (n if variant != "off" else 0)
-                or bool(queue) != (variant == "queue")
-                or queue not in (0, split)
-                or sum(shown["counters"]["queue"].values())):
-            raise Failed(f"{variant}: wrong counts:\n"
-                         + switch.appctl("upcall/cost-show", "ovs-system")
-                         + switch.appctl("upcall/cost-queue"))
-        return cost
+def run_variant(storm: Storm, variant: str, n: int) -> Cost:
+    switch = storm.switch
+    switch.vsctl("set", "Open_vSwitch", ".", *(
+        f"other_config:cost-{name}={value}"
+        for name, value in VARIANTS[variant].items()))
+    # Handlers turn it on when they have received something.
+    storm.run(20)
+    switch.appctl("upcall/cost-clear")
+    cost = storm.run(n)
+    shown, = json.loads(switch.appctl(
+        "--format", "json", "upcall/cost-show", "ovs-system"))["accounts"]
+    # Stages without times are not there.
+    queue, split = (shown["stages"].get(stage, {"count": 0})["count"]
+                    for stage in ("queue", "translate"))
+    if (shown["events"] != (n if variant != "off" else 0)
+            or bool(queue) != (variant == "queue")
+            or queue not in (0, split)
+            or sum(shown["counters"]["queue"].values())):
+        raise Failed(f"{variant}: wrong counts:\n"
+                     + switch.appctl("upcall/cost-show", "ovs-system")
+                     + switch.appctl("upcall/cost-queue"))
+    return cost
 
 
 def frame(n: int) -> bytes:
@@ -239,9 +234,7 @@ def measure_pair(pair: int, context: Context,
             switch.start()
             storms.append(Storm(switch, context.args.burst or 400))
             storms[-1].run(n)        # Memory is new here.
-        accounting = Accounting(storms[1])
-
-        variants = ["stock", *accounting.VARIANTS]
+        variants = ["stock", *VARIANTS]
         if pair % 2:
             variants.reverse()
         if shutil.which("bpftrace"):
@@ -253,7 +246,7 @@ def measure_pair(pair: int, context: Context,
             elif variant == "trace":
                 cost = run_traced(storms[0], n, directory)
             else:
-                cost = accounting.run(variant, n)
+                cost = run_variant(storms[1], variant, n)
             costs.setdefault(variant, []).append(cost)
             context.progress(f"pair {pair + 1}, {variant}: handlers "
                              f"{cost.handlers:.2f} us, sender "

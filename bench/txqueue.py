@@ -71,11 +71,11 @@ class TxSwitch(DpdkSwitch):
         self.add_port("source", f"net_pcap_source,infinite_rx=1,rx_pcap="
                       f"{capture},tx_pcap=/dev/null")
 
-    def set_up_full(self, capture: Path) -> None:
+    def set_up_one(self, capture: Path, *flows: str) -> None:
         self.start_dpdk()
         self.add_port("sink", "net_null_sink,no-rx=1")
         self.add_source(capture)
-        self.forward("actions=output:sink")
+        self.forward(*flows)
 
     def set_up_split(self, capture: Path, n_ports: int) -> None:
         self.start_dpdk()
@@ -88,12 +88,9 @@ class TxSwitch(DpdkSwitch):
                        f"actions=output:sink{i}" for i in range(n_ports)))
 
     def set_up_rules(self, capture: Path) -> None:
-        self.start_dpdk()
-        self.add_port("sink", "net_null_sink,no-rx=1")
-        self.add_source(capture)
-        self.forward(*(f"in_port=source,ip,nw_src=10.0.0.{i}"
-                       f"/0.0.0.{N_SPLIT - 1},actions=output:sink"
-                       for i in range(N_SPLIT)))
+        self.set_up_one(capture, *(
+            f"in_port=source,ip,nw_src=10.0.0.{i}/0.0.0.{N_SPLIT - 1},"
+            "actions=output:sink" for i in range(N_SPLIT)))
         # Each of them has to make a batch of its own.
         wait_until(lambda: self.n_flows() == N_SPLIT,
                    f"{N_SPLIT} flows in the datapath")
@@ -141,7 +138,8 @@ def run(context: Context) -> List[Result]:
     rates: Dict[str, Dict[str, List[Rate]]] = {}
     trees = {"stock": context.stock, "patched": context.ovs}
     set_ups: Dict[str, Callable[[TxSwitch], None]] = {
-        "full": lambda switch: switch.set_up_full(capture),
+        "full": lambda switch: switch.set_up_one(
+            capture, "actions=output:sink"),
         "split": lambda switch: switch.set_up_split(capture, N_SPLIT),
         "single": lambda switch: switch.set_up_split(capture, N_SINGLE),
         "rules": lambda switch: switch.set_up_rules(capture),
