@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from typing import (Callable, Dict, Iterator, List, NamedTuple, Sequence,
-                    Tuple)
+from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from ovs.cost import model, svg, text
 from ovs.cost.distribution import Distribution
@@ -65,10 +64,9 @@ class Section:
             charts += [
                 Chart("Distribution of each stage: box 25 to 75%, line 1 to "
                       "99%, dot 99.9%, ring maximum",
-                      svg.box_plots(times, svg.time_label)),
-                Chart("Percentile curves", svg.percentile_curves(
-                    curves, svg.time_label),
-                    [(n, i) for i, (n, _) in curves])]
+                      svg.box_plots(times)),
+                Chart("Percentile curves", svg.percentile_curves(curves),
+                      [(n, i) for i, (n, _) in curves])]
         columns = Columns(self.windows, self.key)
         if len(columns.times) > 1:
             charts += columns.charts([n for n, _ in times])
@@ -78,7 +76,7 @@ class Section:
 
     def histograms(self, is_time: bool) -> List[Chart]:
         """Returns those of times, or of numbers."""
-        return [Chart(n, svg.histogram(n, s, labeller(s), i))
+        return [Chart(n, svg.histogram(n, s, i))
                 for i, (n, s) in enumerate(self._drawable(is_time))
                 if len(s.buckets or ()) > 1]
 
@@ -136,8 +134,7 @@ class Columns:
             charts.append(Chart(
                 "Time by latency of whole events: the stronger, the more "
                 "(log)", svg.heat_map([svg.Column(s, e, w) for (s, e), w
-                                       in zip(self.times, wholes)],
-                                      svg.time_label)))
+                                       in zip(self.times, wholes)])))
         names: List[str] = []
         for body in self.bodies:
             names += [n for n, s in body.parts() if s.count
@@ -175,10 +172,6 @@ class Columns:
                 took *= body.time_ns / whole
             row.append(took / 1e6 / self.seconds(i))
         return row
-
-
-def labeller(stage: Distribution) -> Callable[[float], str]:
-    return svg.time_label if stage.is_time else svg.number_label
 
 
 def title_of(recording: Recording) -> str:

@@ -82,9 +82,8 @@ class Axis(NamedTuple):
     ticks: List[Tuple[float, str]]
 
 
-def log_axis(low: float, high: float, start: float, end: float,
-             label: Callable[[float], str]) -> Axis:
-    """Returns a logarithmic axis for values from 'low' to 'high'."""
+def log_axis(low: float, high: float, start: float, end: float) -> Axis:
+    """Returns a logarithmic axis for times from 'low' to 'high'."""
     low = max(low, 1.0)
     high = max(high, low * 1.01)
     first, last = math.log10(low), math.log10(high)
@@ -104,7 +103,7 @@ def log_axis(low: float, high: float, start: float, end: float,
             value = step * 10.0 ** exp
             if (first <= math.log10(value) <= last + 1e-9
                     and exp % every == 0):
-                ticks.append((value, label(value)))
+                ticks.append((value, time_label(value)))
     return Axis(position, ticks)
 
 
@@ -124,11 +123,12 @@ def linear_axis(high: float, start: float, end: float, low: float = 0.0,
     return Axis(lambda v: start + (v - low) / span * (end - start), ticks)
 
 
-def time_axis(start_us: int, end_us: int, left: float, right: float) -> Axis:
+def time_axis(start_us: int, end_us: int) -> Axis:
     span = max(end_us - start_us, 1)
     ticks = [(start_us + span * i / 5, clock_label(start_us + span * i / 5))
              for i in range(6)]
-    return Axis(lambda t: left + (t - start_us) / span * (right - left), ticks)
+    return Axis(lambda t: LEFT + (t - start_us) / span * (
+        WIDTH - RIGHT - LEFT), ticks)
 
 
 def _open(height: float, title: str, width: float = WIDTH) -> List[str]:
@@ -162,11 +162,8 @@ def color(i: int) -> str:
     return f"s{i % N_COLORS}"
 
 
-Named = Sequence[Tuple[str, Distribution]]
-
-
-def percentile_curves(colored: Sequence[Tuple[int, Tuple[str, Distribution]]],
-                      label: Callable[[float], str]) -> str:
+def percentile_curves(
+        colored: Sequence[Tuple[int, Tuple[str, Distribution]]]) -> str:
     """The time that each share of events did not exceed."""
     height = 300
     stages = [stage for _, stage in colored]
@@ -183,7 +180,7 @@ def percentile_curves(colored: Sequence[Tuple[int, Tuple[str, Distribution]]],
              (1e-6, "99.9999%")]
     x = Axis(px, [(f, t) for f, t in marks if f >= 10 ** -nines * 0.999])
     y = log_axis(min(max(s.min, 1) for _, s in stages),
-                 max(s.max for _, s in stages), height - BOTTOM, TOP, label)
+                 max(s.max for _, s in stages), height - BOTTOM, TOP)
     parts = _open(height, "Percentiles") + _frame(x, y, height)
     for i, (name, stage) in colored:
         points, seen, at = [], 0, float(LEFT)
@@ -199,13 +196,13 @@ def percentile_curves(colored: Sequence[Tuple[int, Tuple[str, Distribution]]],
     return "".join(parts) + "</svg>"
 
 
-def box_plots(stages: Named, label: Callable[[float], str]) -> str:
+def box_plots(stages: Sequence[Tuple[str, Distribution]]) -> str:
     """Boxes from the 25th to the 75th percentile, with the median, lines from
     the 1st to the 99th, and dots for the 99.9th and the maximum."""
     row, left = 32, 104
     height = TOP + row * len(stages) + BOTTOM
     x = log_axis(min(max(s.percentile(1), 1) for _, s in stages),
-                 max(s.max for _, s in stages), left, WIDTH - RIGHT, label)
+                 max(s.max for _, s in stages), left, WIDTH - RIGHT)
     parts = (_open(height, "Distribution of each stage")
              + _frame(x, None, height, left=left))
     for i, (name, stage) in enumerate(stages):
@@ -214,8 +211,8 @@ def box_plots(stages: Named, label: Callable[[float], str]) -> str:
             x.position(stage.percentile(p)) for p in (1, 25, 50, 75, 99, 99.9))
         most = x.position(stage.max)
         tip = (f"{name}: " + ", ".join(
-            f"p{p:g} {label(stage.percentile(p))}"
-            for p in (1, 25, 50, 75, 99, 99.9)) + f", max {label(stage.max)}")
+            f"p{p:g} {time_label(stage.percentile(p))}" for p in (
+                1, 25, 50, 75, 99, 99.9)) + f", max {time_label(stage.max)}")
         c = color(i)
         parts.append(
             f'<g class="{c}"><title>{escape(tip)}</title>'
@@ -231,14 +228,12 @@ def box_plots(stages: Named, label: Callable[[float], str]) -> str:
     return "".join(parts) + "</svg>"
 
 
-def histogram(name: str, stage: Distribution, label: Callable[[float], str],
-              color_index: int) -> str:
+def histogram(name: str, stage: Distribution, color_index: int) -> str:
     """The counts of a distribution's buckets."""
     width, height, left = 350, 150, 46
     steps = list(stage.steps())
     if stage.is_time:
-        x = log_axis(max(steps[0][0], 1), steps[-1][1], left,
-                     width - RIGHT, label)
+        x = log_axis(max(steps[0][0], 1), steps[-1][1], left, width - RIGHT)
         ticks = x.ticks
         while len(ticks) > 5:
             ticks = ticks[::2]
@@ -251,6 +246,7 @@ def histogram(name: str, stage: Distribution, label: Callable[[float], str],
     y = linear_axis(most, height - BOTTOM, TOP, least_step=1)
     parts = (_open(height, name, width)
              + _frame(x, y, height, width - RIGHT, left))
+    label = time_label if stage.is_time else number_label
     for lower, upper, n in steps:
         a, b = x.position(max(lower, 0)), x.position(upper)
         top = y.position(n)
@@ -270,15 +266,13 @@ class Column(NamedTuple):
     stage: Optional[Distribution]
 
 
-def heat_map(columns: Sequence[Column],
-             label: Callable[[float], str]) -> str:
+def heat_map(columns: Sequence[Column]) -> str:
     """Time by latency: the darker, the more events."""
     height = 260
     used = [c.stage for c in columns if c.stage and c.stage.count]
-    x = time_axis(columns[0].start_us, columns[-1].end_us, LEFT,
-                  WIDTH - RIGHT)
+    x = time_axis(columns[0].start_us, columns[-1].end_us)
     y = log_axis(min(max(s.min, 1) for s in used), max(s.max for s in used),
-                 height - BOTTOM, TOP, label)
+                 height - BOTTOM, TOP)
     parts = _open(height, "Time by latency") + _frame(x, y, height)
     most = max(n / (c.end_us - c.start_us) for c in columns if c.stage
                for _, _, n in c.stage.steps())
@@ -297,7 +291,7 @@ def heat_map(columns: Sequence[Column],
                 f'height="{max(min(low, height - BOTTOM) - high, 1):.2f}" '
                 f'fill-opacity="{heat:.2f}"><title>'
                 f"{clock_label(column.start_us)}, up to "
-                f"{escape(label(upper))}: {n:,}</title></rect>")
+                f"{time_label(upper)}: {n:,}</title></rect>")
     return "".join(parts) + "</svg>"
 
 
@@ -307,7 +301,7 @@ def stacked(times: Sequence[Tuple[int, int]], names: Sequence[str],
     names[i]."""
     height = 220
     sums = [sum(v[t] for v in values) for t in range(len(times))]
-    x = time_axis(times[0][0], times[-1][1], LEFT, WIDTH - RIGHT)
+    x = time_axis(times[0][0], times[-1][1])
     y = linear_axis(max(sums) or 1.0, height - BOTTOM, TOP)
     parts = _open(height, "Time of each stage") + _frame(x, y, height)
     base = [0.0] * len(times)
@@ -335,7 +329,7 @@ def lines(series: Sequence[Tuple[str, Sequence[Tuple[float, float]]]],
     """Lines over time."""
     height = 220
     values = [v for _, points in series for _, v in points]
-    x = time_axis(start_us, end_us, LEFT, WIDTH - RIGHT)
+    x = time_axis(start_us, end_us)
     # A number that moves in steps is a whole one.
     y = linear_axis(max(values) * 1.05 or 1.0, height - BOTTOM, TOP,
                     least_step=step)
