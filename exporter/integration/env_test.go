@@ -43,15 +43,6 @@ func waitFor(t testing.TB, what string, done func() bool) {
 	}
 }
 
-func needTree(t testing.TB) string {
-	t.Helper()
-	tree := os.Getenv("OVS_COST_TREE")
-	if tree == "" {
-		t.Skip("no OVS_COST_TREE, a built tree of Open vSwitch")
-	}
-	return tree
-}
-
 // A vswitch is an ovs-vswitchd with a bridge of dummy ports, p0 and p1.
 type vswitch struct {
 	t     testing.TB
@@ -65,7 +56,10 @@ type vswitch struct {
 
 func startSwitch(t testing.TB) *vswitch {
 	t.Helper()
-	tree := needTree(t)
+	tree := os.Getenv("OVS_COST_TREE")
+	if tree == "" {
+		t.Skip("no OVS_COST_TREE, a built tree of Open vSwitch")
+	}
 	// Names of sockets must be short.
 	dir, err := os.MkdirTemp("", "ovs")
 	if err != nil {
@@ -289,11 +283,10 @@ func startPrometheus(t testing.TB, targets ...string) *monitor {
 }
 
 type sample struct {
-	Metric     map[string]string    `json:"metric"`
-	Value      [2]json.RawMessage   `json:"value"`
-	Values     [][2]json.RawMessage `json:"values"`
-	Histogram  [2]json.RawMessage   `json:"histogram"`
-	Histograms [][2]json.RawMessage `json:"histograms"`
+	Metric    map[string]string    `json:"metric"`
+	Value     [2]json.RawMessage   `json:"value"`
+	Values    [][2]json.RawMessage `json:"values"`
+	Histogram [2]json.RawMessage   `json:"histogram"`
 }
 
 type nativeHistogram struct {
