@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import itertools
 import multiprocessing
@@ -18,7 +19,7 @@ from typing import Callable, Iterable, Sequence, Tuple
 
 from bench.machine import HugePages
 from bench.packets import checksum, make_packet
-from tools.switch import Switch, wait_until
+from tools.switch import Failed, Switch, wait_until
 
 PORTS = [f"p{i}" for i in range(1, 9)]
 COOKIES = [0x25, 0x26, 0x27]    # Each of the rule for a destination.
@@ -238,6 +239,44 @@ while True:
     sock.sendall(struct.pack(">BBHI", 1, 0, 8, 1))
     time.sleep(0.5)
     sock.close()
+"""
+
+# Speaks OpenFlow 1.3 only.
+OTHER_VERSION = """\
+server = listen()
+while True:
+    sock, _ = server.accept()
+    sock.sendall(struct.pack(">BBHI", 4, 0, 8, 1))
+    sock.recv(4096)
+    sock.sendall(struct.pack(">BBHIHH", 4, 1, 12, 1, 0, 0))
+    time.sleep(0.2)
+    sock.close()
+"""
+
+SLAVE = CONTROLLER.replace(
+    "sock.sendall(struct.pack(\">BBHI\", 4, 0, 8, xid))",
+    "sock.sendall(struct.pack(\">BBHI\", 4, 0, 8, xid) + struct.pack("
+    "\">BBHIIIQ\", 4, 24, 24, 9, 3, 0, 1))")
+
+READS = """\
+sock = connect("db.sock")
+request = json.dumps({"method": "transact", "id": 0, "params": [
+    "Open_vSwitch", {"op": "select", "table": "Interface", "where": []}]})
+while True:
+    sock.sendall(request.encode())
+    end = b""
+    while not end.endswith(b'"error":null}'):
+        end = (end + sock.recv(1 << 20))[-20:]
+"""
+
+NEW_RULES = """\
+sock = connect("br0.mgmt")
+sock.sendall(struct.pack(">BBHI", 1, 0, 8, 1))
+for n in paced(50):
+    match = struct.pack(">IHHI", 0x3fffff & ~4, 0, 2, n) + bytes(28)
+    sock.sendall(struct.pack(">BBHI", 1, 14, 72, n) + match + struct.pack(
+        ">QHHHHIHH", 0, 0, 0, 0, 7, 0xffffffff, 0xffff, 0))
+    drain(sock)
 """
 
 
@@ -1107,6 +1146,339 @@ class Waits(Trouble):
 
     def prepare(self) -> None:
         self.appctl("upcall/set-flow-limit", "1000000")
+
+
+class MirrorPort(Trouble):
+    """A port is the output of a mirror, and a host is still behind it."""
+    culprit = r"^[\d,]+ packets a second are dropped: .*p3.*mirror"
+    senders = 2, 0, 1
+
+    def prepare(self) -> None:
+        self.vsctl("--id=@p", "get", "port", "p3", "--", "--id=@m", "create",
+                   "mirror", "name=m0", "select-all=true", "output-port=@p",
+                   "--", "set", "bridge", "br0", "mirrors=@m")
+
+
+class PatchTypes(Trouble):
+    """Patch ports join bridges whose datapath types differ."""
+    culprit = r"^Port p[ab] .*No usable peer .*datapath"
+
+    def prepare(self) -> None:
+        self.vsctl("--no-wait", "add-br", "br1", "--", "set", "bridge", "br1",
+                   "datapath_type=dummy", *(
+                       word for bridge, name, peer in (("br0", "pa", "pb"),
+                                                       ("br1", "pb", "pa"))
+                       for word in ("--", "add-port", bridge, name, "--",
+                                    "set", "Interface", name, "type=patch",
+                                    f"options:peer={peer}")))
+        self.stopping.wait(1)
+        self.add_flows("actions=output:pa")
+
+
+class TunnelKey(Trouble):
+    """The other end of a tunnel has another key."""
+    culprit = r"vx\b.*(VNI|key|tunnel)"
+    senders = 0, 1, 2
+
+    def prepare(self) -> None:
+        self.vsctl("del-port", "p1")
+        self.add_bridge("br1", "other_config:hwaddr=50:54:00:00:00:02")
+        self.vsctl("add-port", "br1", "p1")
+        self.ip("addr add 10.9.0.1/24 dev br1", "link set br1 up")
+        self.appctl("ovs/route/add", "10.9.0.0/24", "br1")
+        self.add_ports(["vx"], "type=vxlan", "options:remote_ip=10.9.0.7",
+                       "options:key=100")
+
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        inner = make_packet(i % 50)
+        if i % 3:
+            return i % 3, inner
+        size = len(inner) + 16
+        header = struct.pack(">BBHHHBBHII", 0x45, 0, 20 + size, 0, 0, 64, 17,
+                             0, 0x0a090007, 0x0a090001)
+        header = header[:10] + struct.pack(">H", checksum(header)) + header[
+            12:]
+        return 0, (inner[:14] + header + struct.pack(
+            ">HHHH", 5000 + i % 50, 4789, size, 0) + struct.pack(
+                ">II", 0x08000000, 200 << 8) + inner)
+
+
+class BondDown(Trouble):
+    """All links of a bond are down."""
+    culprit = r"^Bond bond0 "
+    senders = range(6)
+
+    def prepare(self) -> None:
+        self.vsctl("del-port", "p7", "--", "del-port", "p8", "--", "add-bond",
+                   "br0", "bond0", "p7", "p8", "bond_mode=active-backup")
+        # It learns that the destination of all packets is there.
+        for _ in range(20):
+            self.sockets[6].send(bytes.fromhex("ffffffffffff505400000002")
+                                 + make_packet(0)[12:])
+            self.stopping.wait(0.05)
+        self.ip("link set p7-eth0 down", "link set p8-eth0 down")
+
+
+class OfVersion(Trouble):
+    """A controller speaks another version of OpenFlow."""
+    culprit = r"^The connection to the controller .*(?i:version)[^.]*\."
+    flows = 5
+    warm_s = 8
+
+    def prepare(self) -> None:
+        self.vsctl("set", "bridge", "br0", "protocols=OpenFlow10", "--",
+                   "set-controller", "br0", self.controller(OTHER_VERSION),
+                   "--", "set", "controller", "br0", "max_backoff=1000")
+
+
+class DeadGroup(Trouble):
+    """All buckets of a fast failover group are dead."""
+    culprit = r"^[\d,]+ packets a second .*group"
+    senders = range(6)
+    rules = ()
+
+    def prepare(self) -> None:
+        self.run("ovs-ofctl", "-OOpenFlow13", "add-group", "br0",
+                 "group_id=1,type=ff," + ",".join(
+                     f"bucket=watch_port:{port},output:{port}"
+                     for port in ("p7", "p8")))
+        self.run("ovs-ofctl", "-OOpenFlow13", "add-flow", "br0",
+                 "actions=group:1")
+        self.ip("link set p7-eth0 down", "link set p8-eth0 down")
+
+
+class Checksums(Trouble):
+    """Checksums of a port's packets are wrong, so they are invalid."""
+    culprit = r"(?i)checksum"
+    rules = ("udp,ct_state=-trk,actions=ct(table=1)",
+             "table=1,priority=3,ct_state=+trk+inv,actions=drop",
+             "table=1,priority=2,ct_state=+trk+new,udp,"
+             "actions=ct(commit),output:p1",
+             "table=1,priority=1,actions=output:p1")
+    senders = 2, 0, 1
+
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        port, packet = super().packet(i)
+        return port, (packet[:40] + b"\x12\x34" + packet[42:] if port == 2
+                      else packet)
+
+
+class DiskFull(Trouble):
+    """There is no room for the database."""
+    culprit = r"(?i)no space left|disk|database can"
+
+    def start_database(self) -> None:
+        small = self.directory / "small"
+        small.mkdir()
+        self.run("mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs",
+                 str(small))
+        self.callback(self.run, "umount", "-l", str(small))
+        self.run("ovsdb-tool", "create", str(small / "conf.db"),
+                 str(self.tree / "vswitchd/vswitch.ovsschema"))
+        (self.directory / "conf.db").symlink_to(small / "conf.db")
+        super().start_database()
+
+    def prepare(self) -> None:
+        with open(self.directory / "small/full", "wb", 0) as stream:
+            with contextlib.suppress(OSError):
+                while True:
+                    stream.write(bytes(512))
+        # The last page of the database has room, still.
+        while self.change(0):
+            pass
+        self.regularly(1, self.change)
+
+    def change(self, i: int) -> bool:
+        with contextlib.suppress(Failed):
+            self.vsctl("--no-wait", "set", "Open_vSwitch", ".",
+                       f"external_ids:site={time.monotonic_ns():0600}")
+            return True
+        return False
+
+
+class Cfm(Trouble):
+    """The other end of a link does not answer CFM."""
+    culprit = r"CFM"
+    warm_s = 8
+
+    def prepare(self) -> None:
+        self.vsctl("set", "Interface", "p2", "cfm_mpid=7",
+                   "other_config:cfm_interval=100")
+        self.add_flows("priority=40000,in_port=p1,actions=output:p2")
+
+
+class AdminDown(Trouble):
+    """Nobody has set the device of a port up."""
+    culprit = r"\bp2\b.* down"
+    senders = 0, 2, 3
+
+    def prepare(self) -> None:
+        self.add_flows("priority=40000,in_port=p1,actions=output:p2")
+        self.ip("link set p2 down")
+
+
+class Slave(WithController):
+    """The only controller has made itself a slave."""
+    culprit = r"(?i)controller.*slave"
+
+    def prepare(self) -> None:
+        self.vsctl("set", "bridge", "br0", "protocols=OpenFlow10,OpenFlow13",
+                   "--", "set-controller", "br0", self.controller(SLAVE))
+        wait_until(lambda: "slave" in self.vsctl(
+            "get", "controller", "br0", "role"), "the role")
+        self.add_flows("actions=controller")
+
+
+class TableFull(Trouble):
+    """A table has as many rules as it may, and new ones are refused."""
+    culprit = r"(?i)table 0 .*(full|flow_limit)"
+
+    def prepare(self) -> None:
+        self.vsctl("--id=@f", "create", "flow_table", "flow_limit=100",
+                   "--", "set", "bridge", "br0", "flow_tables:0=@f")
+        self.program("flow-mods", NEW_RULES)
+
+
+class NatFull(Trouble):
+    """There are too few ports for source NAT."""
+    culprit = r"\bNAT\b"
+    rules = ("udp,actions=ct(commit,nat(src=10.99.0.1:1000-1009)),output:p1",)
+    flows = 2000
+
+
+class Debug(Trouble):
+    """Somebody has left debug messages on."""
+    culprit = r"(?i)\blog|debug"
+    rate = 2000
+    rules = (f"ip,actions={BY_SOURCE},output:p1",)
+    flows = 1 << 30
+
+    def prepare(self) -> None:
+        self.appctl("vlog/set", "file:dbg")
+
+
+class DbBusy(Trouble):
+    """A program reads the database all the time."""
+    culprit = r"(?i)ovsdb-server .*(CPU|busy).*inventory\.py"
+
+    def prepare(self) -> None:
+        self.add_ports([f"d{i}" for i in range(300)], "type=dummy")
+        for _ in range(3):
+            self.program("inventory", READS)
+
+
+class Fds(Trouble):
+    """ovs-vswitchd may not open more files."""
+    culprit = r"(?i)open files|RLIMIT_NOFILE"
+
+    def prepare(self) -> None:
+        n = len(os.listdir(f"/proc/{self.vswitchd.pid}/fd"))
+        self.run("prlimit", f"--pid={self.vswitchd.pid}", f"--nofile={n}")
+
+
+class NoQuerier(Trouble):
+    """Nobody asks for members of multicast groups, so that none is known."""
+    culprit = r"(?i)multicast"
+
+    def prepare(self) -> None:
+        self.vsctl("set", "bridge", "br0", "mcast_snooping_enable=true",
+                   "other_config:mcast-snooping-disable-flood-unregistered="
+                   "true")
+
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        packet = make_packet(i % 8, 0, 0xef010101)
+        return i % 8, bytes.fromhex("01005e010101") + packet[6:]
+
+
+class Shaper(Trouble):
+    """A port's queue has too low a rate."""
+    culprit = r"\bp1\b.*(QoS|qos|rate)"
+    rules = ("actions=output:p1",)
+    senders = 1, 2, 3
+
+    def prepare(self) -> None:
+        self.vsctl("set", "port", "p1", "qos=@q", "--", "--id=@q", "create",
+                   "qos", "type=linux-htb", "other-config:max-rate=10000",
+                   "queues:0=@z", "--", "--id=@z", "create", "queue",
+                   "other-config:max-rate=10000")
+
+
+class Sampling(Trouble):
+    """sFlow samples each packet, which userspace does at little cost."""
+    rules = ("actions=output:p1",)
+    rate = 10000
+
+    def prepare(self) -> None:
+        self.ip("link set lo up")
+        self.vsctl("--id=@s", "create", "sflow", "agent=lo",
+                   'targets="127.0.0.1:6343"', "sampling=1", "polling=10",
+                   "--", "set", "bridge", "br0", "sflow=@s")
+
+
+class IdleClients(Trouble):
+    """300 programs are connected, and say nothing."""
+
+    def prepare(self) -> None:
+        for name in (self.control, f"{self.directory}/db.sock",
+                     f"{self.directory}/br0.mgmt"):
+            for _ in range(100):
+                sock = self.enter_context(socket.socket(socket.AF_UNIX))
+                sock.connect(name)
+
+
+class ActiveBackup(Trouble):
+    """What comes from the idle link of a bond is dropped, as it is to be."""
+
+    def prepare(self) -> None:
+        self.vsctl("del-port", "p1", "--", "del-port", "p2", "--", "add-bond",
+                   "br0", "bond0", "p1", "p2", "bond_mode=active-backup")
+
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        # The switch behind the bond floods both links.
+        if i % 4 < 2:
+            return i % 2, from_mac(b"\xff" * 6 + make_packet(i // 4 % 50)[6:],
+                                   0x70000)
+        return 2 + i % 6, make_packet(i % 50)
+
+
+class Ring(Trouble):
+    """RSTP blocks the second link between two bridges."""
+    warm_s = 12
+    rate = 200
+
+    def prepare(self) -> None:
+        self.add_veths(("a1", "b1"), ("a2", "b2"))
+        self.add_bridge("br1", "rstp_enable=true")
+        self.vsctl("set", "bridge", "br0", "rstp_enable=true")
+        self.stopping.wait(1)
+        self.vsctl(*("add-port br0 a1 -- add-port br0 a2 -- add-port br1 b1 "
+                     "-- add-port br1 b2").split())
+
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        return i % 8, b"\xff" * 6 + make_packet(i % 50)[6:]
+
+
+class Spare(Trouble):
+    """Ports that nobody uses are down, and packets are flooded."""
+    senders = range(4)
+
+    def prepare(self) -> None:
+        self.ip("link set p7 down", "link set p8-eth0 down")
+        self.vsctl("add-port", "br0", "i0", "--", "set", "Interface", "i0",
+                   "type=internal")
+
+
+class Pruned(Trouble):
+    """A trunk brings broadcasts of VLANs that are for others."""
+    rate = 400
+
+    def prepare(self) -> None:
+        self.vsctl("set", "port", "p1", "trunks=10,11")
+
+    def packet(self, i: int) -> Tuple[int, bytes]:
+        port, packet = super().packet(i)
+        return port, (b"\xff" * 6 + packet[6:12] + b"\x81\0\0" + bytes([
+            10 + i // 8 % 4]) + packet[12:] if port == 0 else packet)
 
 
 class Steady(Trouble):
