@@ -29,6 +29,7 @@ from unittest import mock
 from ovs.cost import (archive, doctor, processes, rtnetlink, stock,
                       stocktext)
 from ovs.cost.database import Database
+from ovs.cost.faultrules import FAULT_RULES
 from ovs.cost.recording import Recording
 from ovs.cost.stock import Stock, Watch
 from ovs.cost.stockrules import STOCK_RULES
@@ -295,6 +296,69 @@ def toggled(found: Stock) -> None:
     interface(found, {"link_resets": 7}, {"link_resets": 10})
 
 
+def log(found: Stock, *lines: str) -> None:
+    """Has the log some lines of the window."""
+    found.since = "2026-01-01T00:00:00"
+    found.log = "".join(f"2026-01-01T00:00:0{i}.000Z|0000{i}|{line}\n"
+                        for i, line in enumerate(lines))
+
+
+def links_down(found: Stock) -> None:
+    count(found, drop_action_of_pipeline=100)
+    found.tables = [{"Port": [{"name": "bond0", "interfaces": ["i", "j"]},
+                              {"name": "k", "interfaces": "k"}],
+                     "Interface": [{"_uuid": name, "name": name,
+                                    "link_state": "down"}
+                                   for name in "ijk"]}] * 2
+
+
+def shaped(found: Stock) -> None:
+    log(found, "netdev_linux(handler1)|WARN|error sending Ethernet packet on "
+        "p 1: Resource temporarily unavailable", "netdev_linux|WARN|Dropped "
+        "4329 log messages in last 12 seconds")
+    found.tables = [{"Port": [{"name": "p 1", "qos": "q"}], "QoS": [{
+        "_uuid": "q", "type": "linux-htb",
+        "other_config": {"max-rate": "10000"}}]}]
+
+
+def key(found: Stock) -> None:
+    count(found, datapath_drop_upcall_error=300)
+    log(found, "tunnel(handler1)|WARN|receive tunnel port not found (udp,"
+        "tun_id=0xc8,tun_src=10.9.0.7,tun_dst=10.9.0.1,in_port=1)")
+    interface(found, {}, {"options": {"remote_ip": "10.9.0.7", "key": "100"}})
+
+
+def slave(found: Stock) -> None:
+    count(found, connmgr_async_unsent=1000)
+    found.tables = [{"Controller": [{
+        "target": "tcp:192.0.2.1", "is_connected": True, "role": "slave"}]}]
+
+
+def unregistered(found: Stock) -> None:
+    found.more["to groups"] = 900.0
+    found.tables = [{"Bridge": [{
+        "name": "br0", "mcast_snooping_enable": True, "other_config": {
+            "mcast-snooping-disable-flood-unregistered": "true"}}]}]
+
+
+def nat(found: Stock) -> None:
+    log(found, "conntrack(pmd-c00/id:2)|WARN|Unable to NAT due to tuple space "
+        "exhaustion")
+    found.more["nat"] = "src=10.99.0.1:1000-1009"
+
+
+def checksums(found: Stock) -> None:
+    count(found, conntrack_l4csum_err=10)
+    found.more["invalid"] = "p3"
+
+
+def busy_database(found: Stock) -> None:
+    found.server = [{"pid": 5, "now_us": 1e7 * i, "threads": [{
+        "tid": 5, "name": "ovsdb-server", "cpu_ns": 3 * 10 ** 9 * i,
+        "run_delay_ns": 7 * 10 ** 9 * i}]} for i in (1, 2)]
+    speak(found, "db.sock", "python3 inventory.py (pid 9)")
+
+
 # What makes each rule, and no other, begin a finding, and words that it has.
 CASES = {
     "restarted": (lambda s: setattr(s, "follower", 77),
@@ -314,6 +378,34 @@ CASES = {
         "link_resets": "57"}), "port p1 has changed state 50 times in 10"),
     "controller-flaps": (reconnect, "controller tcp:192.0.2.1 keeps breaking; "
                          "the latest one was made 1 s ago (End of file)"),
+    "bond-down": (links_down, "Bond bond0 carries nothing: all its links are "
+                  "down (i, j)"),
+    "packets-unsent": (shaped, "port p 1 are lost: the rate of its QoS ("
+                       "linux-htb, max-rate 10000) is too low"),
+    "tunnel-unknown": (key, "300 packets a second from the tunnel's end "
+                       "10.9.0.7 are dropped: their key is 200; port p1 has "
+                       "100"),
+    "controllers-slave": (slave, "1,000 packets a second reach no controller: "
+                          "tcp:192.0.2.1 has made itself a slave"),
+    "rules-refused": (
+        lambda s: log(s, *["connmgr|INFO|br0<->unix#3: sending OFPFMFC_TABLE_"
+                           "FULL error reply to OFPT_FLOW_MOD message"] * 3),
+        "br0 refuses OpenFlow rules again and again (OFPFMFC_TABLE_FULL)"),
+    "nat-full": (nat, "is left in nat(src=10.99.0.1:1000-1009)"),
+    "cfm-fault": (lambda s: interface(s, *[{
+        "cfm_fault": True, "cfm_fault_status": ["recv", "rdi"]}] * 2),
+        "CFM on p1 has a fault (recv, rdi)"),
+    "multicast-unregistered": (unregistered, "br0 drops 900 multicast"),
+    "database-disk-full": (lambda s: setattr(s, "full_disk", "/x/conf.db"),
+                           "file system of /x/conf.db is full"),
+    "database-busy": (busy_database, "needs 100% of a CPU, by python3 "
+                      "inventory.py (pid 9)"),
+    "log-grows": (
+        lambda s: (setattr(s, "logs", 6000000),
+                   s.more.update(debug=["bond", "bridge", "cfm", "dpif"])),
+        "36 MB a minute: debug messages are on (bond, bridge, cfm, ...)"),
+    "files-limit": (lambda s: setattr(s, "files", (47, 47)), "has 47 files"),
+    "conntrack-l4csum-err": (checksums, "most come from port p3"),
     "fragments-full": (lambda s: s.last.update({
         "dpctl/ipf-get-status": {"n": 1000, "max": 1000}}), "1,000 IP frag"),
     "max-idle-low": (soon, "80% of packets are upcalls, because unused flows "
@@ -400,7 +492,8 @@ def findings(found: Stock) -> List[Dict[str, Any]]:
 class TestRules(unittest.TestCase):
     def test_rules(self) -> None:
         """Each rule is true in its case, and begins the only story."""
-        self.assertEqual(set(CASES), {rule.name for rule in STOCK_RULES})
+        self.assertEqual(set(CASES), {
+            rule.name for rule in (*STOCK_RULES, *FAULT_RULES)})
         for name, (make, words) in CASES.items():
             with self.subTest(name):
                 found = healthy()
@@ -561,35 +654,34 @@ class TestText(unittest.TestCase):
                 self.assertEqual(last["dpctl/ct-get-maxconns"], 3000000)
                 self.assertEqual(stocktext.next_hop(
                     texts["ovs/route/lookup 10.1.1.9"]), "10.9.0.7")
-                self.assertEqual({flow[1:3] for flow in stocktext.slow_flows(
-                    texts["dpctl/dump-flows --names"])}, {("d1", "action")})
+                self.assertEqual(
+                    {flow.port for flow in stocktext.flows(
+                        texts["dpctl/dump-flows --names"])
+                     if "slow_path(action)" in flow.actions}, {"d1"})
                 self.assertEqual(stocktext.tables(texts["dump-tables"])["0"],
                                  1)
                 self.assertEqual(stocktext.meters(texts["meter-stats"]),
                                  {"7": 0})
 
-    def test_dropping(self) -> None:
-        """Flows as ofproto/trace takes them."""
-        self.assertEqual(stocktext.dropping_flows(
+    def test_flows(self) -> None:
+        """Flows as ofproto/trace takes them: with an address, and without a
+        type if they have none."""
+        self.assertEqual(stocktext.flows(
             "flow-dump from the main thread:\n"
             "recirc_id(0),in_port(3),packet_type(ns=0,id=0),eth_type(0x0800),"
             "ipv4(frag=no), packets:205, bytes:9, used:0.2s, actions:drop\n"
-            "recirc_id(0),in_port(4),eth(),eth_type(0x0800), packets:5, "
-            "bytes:9, used:0.2s, actions:drop\n"
-            "recirc_id(0),in_port(4), packets:5, bytes:9, actions:3\n"), [
-                (205, "recirc_id(0),in_port(3),packet_type(ns=0,id=0),eth(),"
-                 "eth_type(0x0800),ipv4(frag=no)"),
-                (5, "recirc_id(0),in_port(4),eth(),eth_type(0x0800)")])
-
-    def test_controller(self) -> None:
-        """Flows to a controller, without a type if they have none."""
-        self.assertEqual(stocktext.controller_flows(
-            "recirc_id(0),in_port(n0),eth(),eth_type(0/0xffff), packets:90, "
-            "bytes:9, used:0.0s, actions:2,userspace(pid=0,controller("
-            "reason=1,dont_send=0,rule_cookie=0))\n"
-            "recirc_id(0),in_port(a), packets:7, bytes:9, actions:userspace("
-            "pid=0,slow_path(action))\n"),
-            [(90, "n0", "recirc_id(0),in_port(n0),eth()")])
+            "recirc_id(0),in_port(n0),eth(src=00:00:00:00:00:01,dst=03:00:00:"
+            "00:00:01),eth_type(0/0xffff), packets:90, bytes:9, used:0.0s, "
+            "flags:S., actions:2,userspace(pid=0,controller(reason=1))\n"), [
+                (205, "3", "recirc_id(0),in_port(3),packet_type(ns=0,id=0),"
+                 "eth(),eth_type(0x0800),ipv4(frag=no)", "drop"),
+                (90, "n0", "recirc_id(0),in_port(n0),eth(src=00:00:00:00:00:"
+                 "01,dst=03:00:00:00:00:01)",
+                 "2,userspace(pid=0,controller(reason=1))")])
+        for match, is_so in (("eth(dst=03:00:00:00:00:01)", True),
+                             ("eth(src=03:00:00:00:00:01,dst=02:", False)):
+            self.assertEqual(stocktext.Flow(1, "", match, "").to_group(),
+                             is_so)
 
     def test_trace(self) -> None:
         trace = ('bridge("br0")\n-------------\n 0. ip, priority 7\n'
@@ -607,6 +699,10 @@ class TestText(unittest.TestCase):
                      "    >> dropping Nonexistent output port"):
             self.assertEqual(stocktext.warning(text),
                              "Nonexistent output port")
+        self.assertEqual(stocktext.warning(
+            " 0. priority 7\n    group:1\n     -> bucket 0: not live due to "
+            "port 7\n     -> bucket 1: not live due to port 4\n     -> no "
+            "live bucket\n"), "group 1 has no live bucket (port 7, port 4)")
         self.assertEqual(stocktext.warning(
             "    drop\n -> no >> one\n >> skipping output to input port\n"
             " >> RSTP not in forwarding state, skipping output\n"), "")
@@ -791,7 +887,7 @@ class TestWatch(unittest.TestCase):
         self.assertGreater(watch.stock.resident, 0)
         self.assertEqual(processes.threads(0), {})
         self.assertEqual(processes.memory(0), 0)
-        self.assertEqual(processes.log(0), "")
+        self.assertEqual(processes.log(0), ("", 0))
 
     def test_absent(self) -> None:
         watch = Watch(Target(self.path, 1))

@@ -11,7 +11,7 @@
     otlp           metrics in the form of OpenTelemetry
     stock          what any ovs-vswitchd has to say (stocktext, database,
                    processes; archive: from files)
-    doctor         what is wrong (case, rules, stockrules, blame)
+    doctor         what is wrong (case, rules, faultrules, stockrules, blame)
     record, top    commands that watch a running ovs-vswitchd
     main           the command line of ovs-cost
 

@@ -184,6 +184,9 @@ WHERE: Dict[str, Callable[[Stock], str]] = {
     "drop_action_recursion_too_deep": where_resubmits,
     "datapath_drop_meter": where_meter,
     "conntrack_zone_full": where_zone,
+    "conntrack_l4csum_err": lambda stock: (
+        f"; most come from port {stock.more['invalid']}"
+        if "invalid" in stock.more else ""),
     "datapath_drop_lock_error": lambda stock: (
         " by other_config:flow-restore-wait"
         if stock.config("flow-restore-wait") == "true"

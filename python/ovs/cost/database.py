@@ -13,10 +13,12 @@ from ovs.cost import processes
 
 # What is read, and columns that people or programs change.
 READ = {"Open_vSwitch": (), "Bridge": (), "Controller": (),
-        "Port": ("_uuid", "name", "lacp", "interfaces", "other_config"),
+        "Port": ("_uuid", "name", "lacp", "interfaces", "other_config", "qos"),
+        "QoS": ("_uuid", "type", "other_config"),
         "Interface": ("_uuid", "name", "type", "ofport", "options",
                       "bfd_status", "statistics", "error", "link_resets",
-                      "ifindex", "link_state", "lacp_current")}
+                      "ifindex", "admin_state", "link_state", "lacp_current",
+                      "cfm_fault", "cfm_fault_status")}
 WATCHED = {
     "Open_vSwitch": ("other_config", "external_ids", "bridges"),
     "Bridge": ("name", "other_config", "external_ids", "ports", "controller"),

@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from ovs.cost import model, processes, text
 from ovs.cost.case import SEVERITIES, Case
+from ovs.cost.faultrules import FAULT_RULES
 from ovs.cost.record import Poller, warn
 from ovs.cost.recording import Recording
 from ovs.cost.rules import RULES
@@ -20,7 +21,8 @@ from ovs.cost.stock import Stock, Watch
 from ovs.cost.stockrules import STOCK_RULES
 from ovs.cost.target import Target
 
-ALL_RULES = {rule.name: rule for rule in (*RULES, *STOCK_RULES)}
+ALL_RULES = {rule.name: rule for rule in (*RULES, *FAULT_RULES,
+                                           *STOCK_RULES)}
 LOOK_S = 0.25                   # Between two looks at clients.
 WINDOWS = {10.0: "10s", 60.0: "1m", 300.0: "5m", 900.0: "15m"}
 

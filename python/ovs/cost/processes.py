@@ -78,6 +78,26 @@ def memory(pid: int) -> int:
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if fields else 0
 
 
+def files_left(pid: int) -> Tuple[int, int]:
+    """Returns how many files a process has open, and may have, or 0."""
+    limit = re.search(r"^Max open files +(\d+)", _text(f"/proc/{pid}/limits"),
+                      re.MULTILINE)
+    with contextlib.suppress(OSError):
+        if limit:
+            return len(os.listdir(f"/proc/{pid}/fd")), int(limit[1])
+    return 0, 0
+
+
+def full_disk(pid: int) -> str:
+    """Returns a database that a process has open, and has no room for, or
+    ""."""
+    for path in files(pid, r".*\.db"):
+        with contextlib.suppress(OSError):
+            if not os.statvfs(f"/proc/{pid}/root{path}").f_bavail:
+                return path
+    return ""
+
+
 def running() -> Dict[int, Tuple[int, int]]:
     """Returns the ticks of CPU that each process with one thread has used, and
     the CPU that it was on last."""
@@ -136,12 +156,13 @@ def end_of(path: str, size: int) -> str:
         return f.read(size).decode(errors="replace")
 
 
-def log(pid: int) -> str:
-    """Returns the end of the log file of a process, or ""."""
+def log(pid: int) -> Tuple[str, int]:
+    """Returns the end of the log file of a process, and its size."""
     for path in files(pid, r".*\.log"):
+        path = f"/proc/{pid}/root{path}"
         with contextlib.suppress(OSError):
-            return end_of(f"/proc/{pid}/root{path}", 1 << 16)
-    return ""
+            return end_of(path, 1 << 16), os.path.getsize(path)
+    return "", 0
 
 
 def files(pid: int, pattern: str) -> Iterator[str]:

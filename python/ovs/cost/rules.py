@@ -123,7 +123,8 @@ def stalled(case: Case) -> Numbers:
     waited = sum(calls.values()) > time / 2
     # Who waits for the kernel waits for anybody.
     limit = (BUSY if few or stage == "rcu" else
-             5 * STALLED if waited or stage == "stats" else STALLED)
+             5 * STALLED if waited or stage in ("stats", "datapath")
+             else STALLED)
     if time * (1 - waits) < limit * window_ns or not n or (
             stage == "stats" and any(slow_statistics(case))):
         return

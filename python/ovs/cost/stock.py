@@ -15,6 +15,7 @@ import socket
 import subprocess
 import time
 from collections import Counter
+from datetime import datetime, timedelta
 from typing import (Any, Callable, Counter as Counts, Dict, Iterator, List,
                     Optional, Sequence, Set, Tuple)
 
@@ -47,7 +48,11 @@ MISSES = "drop_action_tunnel_neigh_cache_miss"
 MISS = "neighbor cache miss for "       # In ofproto/trace.
 MANY = 1000                     # Ports: dpctl/show takes long.
 MAX_FLOWS = 5000                # More of the datapath are not read.
+N_TRACES = 6                    # At most, of flows that drop packets.
+OFTEN, SELDOM = 13, 61          # Seconds between lines of a message that comes
+                                # all the time.
 MAX_BRIDGES = 20
+MUCH = 50000                    # Bytes that are logged in a second.
 
 
 def plain(reply: Any) -> Any:
@@ -87,12 +92,16 @@ class Stock:
         self.running: Dict[int, Any] = {}           # Processes, at first.
         self.hogs: Dict[int, Any] = {}  # By CPU, who else uses it.
         self.quotas: List[Dict[str, Any]] = []      # First and last.
+        self.server: List[Dict[str, Any]] = []      # Threads of ovsdb-server.
+        self.full_disk = ""             # A database without room.
+        self.files = 0, 0               # That are open, and may be.
         self.tables: List[Dict[str, Any]] = []      # Database, first and last.
         self.changes: Dict[Any, int] = {}           # In the database.
         self.clients: Optional[processes.Clients] = None
         self.kernel: Optional[rtnetlink.Changes] = None
         self.no_database = ""           # Why ovsdb-server is not there.
         self.log = ""
+        self.logs = 0                   # Bytes that were logged.
         self.since = ""                 # When it began, as in the log.
         self.more: Dict[str, Any] = {}
         self.notes: List[str] = []      # What could not be had or read.
@@ -146,13 +155,14 @@ class Stock:
             if key.startswith(f"{command} "):
                 yield key[len(command) + 1:], value
 
-    def shares(self, pattern: str) -> Dict[str, float]:
+    def shares(self, pattern: str, of: Sequence[Dict[str, Any]] = ()
+               ) -> Dict[str, float]:
         """Returns how much of a CPU each thread whose name matches has had, of
         the time that it did not have to wait for one.  Only threads that are
-        there all the time count."""
-        found = list(usage(self.threads))
-        first, last = ((self.threads or [{}])[i].get("now_us", 0)
-                       for i in (0, -1))
+        there all the time count: of ovs-vswitchd, or in the readings 'of'."""
+        readings = of or self.threads or [{}]
+        found = list(usage(readings))
+        first, last = (readings[i].get("now_us", 0) for i in (0, -1))
         # If there is one reading, each thread has begun at its own moment.
         whole = 1000 * (last - first) or 0.9 * max(
             (ns for _, ns, _, _ in found), default=0)
@@ -179,12 +189,15 @@ class Stock:
         return sum(n["missed"] for _, n in self.lookups()) / max(
             self.seconds, 1)
 
-    def logged(self, pattern: str) -> List[str]:
-        """Returns the group of 'pattern', which begins with a module, of each
-        line of the log in the window."""
-        return [found for when, found in re.findall(
-            rf"^(\S+?)\|\d+\|{pattern}", self.log, re.MULTILINE)
-            if self.since and when >= self.since]
+    def logged(self, pattern: str, before: float = 0) -> List[Any]:
+        """Returns the groups of 'pattern', which begins with a module, of each
+        line of the log in the window, or so many seconds before."""
+        since = (datetime.fromisoformat(self.since)
+                 - timedelta(seconds=before)).isoformat() if self.since else ""
+        return [match.groups()[1:] if match.re.groups > 2 else match[2]
+                for match in re.finditer(
+                    rf"^(\S+?)\|\d+\|{pattern}", self.log, re.MULTILINE)
+                if since and match[1] >= since]
 
     def longest_poll(self) -> int:
         """Returns the longest iteration of the main loop that the log has in
@@ -198,6 +211,16 @@ class Stock:
         found = self.logged(r"ovs_rcu\|WARN\|blocked \d+ ms waiting for "
                             r"(\S+) to quiesce")
         return found[-1] if found else ""
+
+    def unsent(self, error: str) -> List[str]:
+        """Returns the ports that could not send packets, for that reason."""
+        return self.logged(r"netdev_linux(?:\(\S+\))?\|WARN\|error sending "
+                           rf"Ethernet packet on (.*): {error}", OFTEN)
+
+    def without_nat(self) -> bool:
+        """Returns true if NAT lacks addresses and ports."""
+        return bool(self.logged(
+            r"conntrack(?:\(\S+\))?\|WARN\|(Unable to NAT)", OFTEN))
 
     def main(self) -> float:
         """Returns how much of a CPU the main thread needs."""
@@ -321,6 +344,8 @@ class Watch:
         self._start = 0.0
         self._middle = False
         self._directory = ""
+        self._server = 0                # The process of ovsdb-server.
+        self._dump: Optional[List[stocktext.Flow]] = None
 
     def _ask(self, reading: Dict[str, Any], commands: Sequence[str]) -> None:
         """Executes commands, and adds what they print."""
@@ -392,6 +417,7 @@ class Watch:
             return
         with self._failing():
             self._database = Database(self._path(), self.target.timeout / 2)
+            self._server = self._database.server
             if not once:
                 self._database.watch()
         self._read_database()
@@ -414,6 +440,8 @@ class Watch:
         pid = self._pid()
         stock.threads.append(processes.threads(pid))
         stock.quotas.append(processes.quota(pid))
+        stock.server.append(processes.threads(self._server))
+        stock.logs = -processes.log(pid)[1]
         stock.running = processes.running()
         stock.clients = processes.Clients(self._directory, pid)
         with contextlib.suppress(OSError):
@@ -466,7 +494,12 @@ class Watch:
                 stock.quotas.append(processes.quota(pid))
                 stock.hogs = processes.busiest(
                     stock.running, time.monotonic() - self._start, pid)
-                stock.log = processes.log(pid)
+                stock.log, size = processes.log(pid)
+                stock.logs += size
+                stock.files = processes.files_left(pid)
+            if stock.server:
+                stock.server.append(processes.threads(self._server))
+            stock.full_disk = processes.full_disk(self._server)
             if not self.failed:
                 self._ask(stock.last, (*FIRST, *ONCE))
                 now = self._pid()
@@ -539,7 +572,11 @@ class Watch:
             self._ask_meters(bridge)
             self._ask_tables(bridge)
         self._ask_zones()
+        self._ask_log()
         self._ask_drops()
+        self._ask_invalid()
+        self._ask_unsent()
+        self._ask_nat()
         self._ask_neighbours()
         self._ask_resubmits()
         self._ask_slow()
@@ -602,22 +639,66 @@ class Watch:
             self.stock.more["zones"] = stocktext.zones(
                 self._text("dpctl/ct-get-limits"))
 
+    def _flows(self, pattern: str) -> List[stocktext.Flow]:
+        """Returns the flows whose actions match, those of most packets first,
+        or none if the datapath has too many."""
+        if self._dump is None:
+            self._dump = stocktext.flows(
+                self._text("dpctl/dump-flows", "--names")
+                if self.stock.flows() <= MAX_FLOWS else "")
+        return sorted((flow for flow in self._dump
+                       if re.search(pattern, flow.actions)), reverse=True)
+
     def _ask_drops(self) -> None:
         """Why do rules drop packets, if not because they are to?"""
         stock = self.stock
         drops = stock.rate("drop_action_of_pipeline")
-        stock.more["dropped"] = []
-        if drops <= 1 or stock.flows() > MAX_FLOWS:
-            return
-        flows = sorted(stocktext.dropping_flows(
-            self._text("dpctl/dump-flows")), reverse=True)
-        total = max(sum(packets for packets, _ in flows), 1)
-        for packets, flow in flows[:3]:
-            trace = self._trace(flow)
-            why = stocktext.warning(trace)
-            if why:
-                stock.more["dropped"].append((
-                    drops * packets / total, why, stocktext.last_rule(trace)))
+        flows = self._flows("^drop$") if drops > 1 else []
+        each = drops / max(sum(flow.packets for flow in flows), 1)
+        found: Dict[Tuple[str, str], float] = {}
+        for flow in flows[:N_TRACES]:
+            trace = self._trace(flow.match)
+            why, rule = stocktext.warning(trace), stocktext.last_rule(trace)
+            bridge = re.sub(r"table \d+ of (.*?), .*", r"\1", rule)
+            why = re.sub(r"\bport (\d+)\b", lambda m: "port " + stock.port(
+                m[1], bridge), why)
+            # A trunk may bring what is for all ports of other VLANs.
+            if why and not (flow.to_group() and "for trunking" in why):
+                found[why, rule] = (found.get((why, rule), 0.0)
+                                    + each * flow.packets)
+        stock.more["dropped"] = [(rate, why, rule) for (why, rule), rate
+                                 in found.items()]
+        stock.more["to groups"] = each * sum(
+            flow.packets for flow in flows
+            if re.search(r"dst=(01:00:5e|33:33):", flow.match))
+
+    def _ask_log(self) -> None:
+        """Which modules log debug messages?"""
+        if self.stock.logs > MUCH * self.stock.seconds:
+            self.stock.more["debug"] = re.findall(
+                r"^(\w+) .*\bDBG$", self._text("vlog/list"), re.MULTILINE)
+
+    def _ask_invalid(self) -> None:
+        """Which port sends packets with wrong checksums?"""
+        if self.stock.rate("conntrack_l4csum_err") >= 1:
+            for flow in self._flows("")[::-1]:
+                if re.search(r"ct_state\([^)]*\+inv", flow.match):
+                    self.stock.more["invalid"] = flow.port
+
+    def _ask_unsent(self) -> None:
+        """Which port that is down do rules send packets to, and no other, and
+        from which port?"""
+        for port in self.stock.unsent("Network is down"):
+            for flow in self._flows(rf"^{re.escape(port)}$")[:1]:
+                if flow.packets >= 100:
+                    self.stock.more["unsent"] = port, flow.port
+
+    def _ask_nat(self) -> None:
+        """Which addresses has NAT no room in?"""
+        for flow in self._flows(r"nat\((src|dst)=")[:1] if (
+                self.stock.without_nat()) else ():
+            self.stock.more["nat"] = re.findall(r"nat\(([^)]*)", flow.actions)[
+                0]
 
     def _ask_neighbours(self) -> None:
         """Which next hop of a tunnel has no MAC address?"""
@@ -653,10 +734,12 @@ class Watch:
         dumps = []
         for _ in range(2):
             time.sleep(0.5)
+            self._dump = None
             dumps.append((time.monotonic(), {
-                (port, reason, flow): packets
-                for packets, port, reason, flow in stocktext.slow_flows(
-                    self._text("dpctl/dump-flows", "--names"))}))
+                (flow.port, match[1], flow.match): flow.packets
+                for flow in self._flows(r"slow_path\(\w")
+                for match in (re.search(r"slow_path\((\w+)", flow.actions),)
+                if match}))
         (start, old), (end, new) = dumps
         self.stock.more["slow"] = sorted((
             ((n - old.get(key, 0)) / (end - start), *key)
@@ -669,21 +752,19 @@ class Watch:
         """From which port and rule does a controller receive most packets, if
         these are too many?"""
         stock = self.stock
-        if stock.flows() > MAX_FLOWS or not (
-                stock.rate("rconn_overflow") >= 1
+        if not (stock.rate("rconn_overflow") >= 1
                 or stock.rate("packet_in_overflow") >= 1
                 or any(n for n, _, _ in stock.packet_ins())):
             return
-        flows = stocktext.controller_flows(
-            self._text("dpctl/dump-flows", "--names"))
+        flows = self._flows(r"\bcontroller\(reason")
         ports: Counts[str] = Counter()
-        for packets, port, _ in flows:
-            ports[port] += packets
+        for flow in flows:
+            ports[flow.port] += flow.packets
         for port, packets in ports.most_common(1):
-            flow = max(flow for flow in flows if flow[1] == port)[2]
+            first = next(flow for flow in flows if flow.port == port)
             stock.more["packet-ins"] = (
                 port if 2 * packets > sum(ports.values()) else "",
-                stocktext.last_rule(self._trace(flow)))
+                stocktext.last_rule(self._trace(first.match)))
 
 
 def has_pmd(interface: Dict[str, Any]) -> bool:
@@ -693,7 +774,7 @@ def has_pmd(interface: Dict[str, Any]) -> bool:
         "dpdk", "afxdp", "dummy-p"))
 
 
-def usage(readings: List[Dict[str, Any]]
+def usage(readings: Sequence[Dict[str, Any]]
           ) -> Iterator[Tuple[str, int, int, int]]:
     """Yields, for each thread, its name, a time in ns, and how much of it the
     thread was on a CPU and waited for one: between the first and the last

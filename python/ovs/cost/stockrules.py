@@ -11,23 +11,15 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List
 
 from ovs.cost.blame import (FEW, WHERE, WHY, after, because, changes, doing,
-                            moved, often, packet_in_sender, reasons, resets,
-                            speakers)
+                            moved, often, packet_in_sender, reasons, speakers)
 from ovs.cost.case import Case, Numbers, Rule
 from ovs.cost.model import most
-from ovs.cost.stock import MISS, REASONS, gain, growth, has_pmd, number
+from ovs.cost.stock import MISS, REASONS, SELDOM, gain, growth, number
 
 HALF = 0.5                      # Of a CPU, by one thread.
 FULL = 0.9                      # Of a limit, or of a PMD thread.
 FAILED = ("Upcalls fail while bridges or ports change, or if a packet can't "
           "be translated. The log has the reason.")
-
-
-def restarted(case: Case) -> Numbers:
-    stock = case.stock
-    if stock.follower:
-        yield {"share": 1.0, "old": stock.threads[0]["pid"],
-               "new": stock.follower}
 
 
 def evicted(case: Case) -> Numbers:
@@ -47,25 +39,6 @@ def evicted(case: Case) -> Numbers:
                        f"{ports[port]:,} entries" if ports else "")}
 
 
-def gone(case: Case) -> Numbers:
-    if case.stock.no_database:
-        yield {"share": 1.0, "error": case.stock.no_database}
-
-
-def unopened(case: Case) -> Numbers:
-    bad = []
-    for rows in case.stock.rows("Interface").values():
-        row = rows[-1]
-        if isinstance(row.get("error"), str) and row["error"]:
-            bad.append((row["name"], "could not be opened: " + row["error"]))
-        elif all(each.get("ifindex") == 0 and number(each.get("ofport")) > 0
-                 and each.get("type") in ("", "system") for each in rows):
-            bad.append((row["name"], "has lost its device"))
-    if bad:
-        yield {"share": 0.1, "name": bad[0][0], "error": bad[0][1],
-               "others": f" ({len(bad) - 1} more)" if bad[1:] else ""}
-
-
 def throttled(case: Case) -> Numbers:
     first, last = (case.stock.quotas + [{}, {}])[:2]
     for group in first.keys() & last.keys():
@@ -73,50 +46,6 @@ def throttled(case: Case) -> Numbers:
         # An idle group has few periods.
         if n >= max(FEW, 5 * case.stock.seconds) and full > n / 10:
             yield {"name": group, "share": full / n}
-
-
-def link_flaps(case: Case) -> Numbers:
-    for name, n in resets(case.stock).items():
-        if n >= 4 and case.stock.seconds:
-            yield {"name": name, "n": n, "share": 0.5,
-                   "s": case.stock.seconds}
-
-
-def reconnects(case: Case) -> Numbers:
-    # What the database has is as old as this, in seconds.
-    age = (number(case.stock.config("stats-update-interval")) or 5000) / 1000
-    for rows in case.stock.rows("Controller").values():
-        since = [row.get("status", {}).get("sec_since_connect")
-                 for row in rows]
-        if rows[1:] and None not in since and max(
-                map(number, since)) < case.stock.seconds - 1 - age:
-            why = rows[-1]["status"].get("last_error")
-            yield {"name": rows[-1].get("target", ""), "share": 0.5,
-                   "s": number(since[-1]), "why": f" ({why})" if why else ""}
-
-
-def alone(case: Case) -> Numbers:
-    stock = case.stock
-    for port in stock.latest("Port"):
-        if port.get("lacp") not in ("active", "passive") or port.get(
-                "other_config", {}).get("lacp-fallback-ab") == "true":
-            continue
-        members = stock.referred([port], "interfaces", "Interface")
-        if members and all(row.get("lacp_current") is False
-                           and row.get("link_state") == "up"
-                           for rows in members for row in rows):
-            yield {"name": port["name"], "share": 1.0}
-
-
-def no_cpu(case: Case) -> Numbers:
-    stock, mask = case.stock, case.stock.config("pmd-cpu-mask")
-    threads = [thread["name"] for reading in stock.threads
-               for thread in reading.get("threads", ())]
-    polled = [row["name"] for row in stock.latest("Interface")
-              if mask and threads and number(row.get("ofport")) > 0
-              and has_pmd(row)]
-    if polled and not any(name.startswith("pmd-") for name in threads):
-        yield {"mask": mask, "name": polled[0], "share": 1.0}
 
 
 def fragments(case: Case) -> Numbers:
@@ -142,14 +71,6 @@ def multicast(case: Case) -> Numbers:
                    "rate": case.stock.rate("rev_mcast_snooping")}
 
 
-def too_large(case: Case) -> Numbers:
-    ports = case.stock.logged(
-        r"netdev_linux(?:\(\S+\))?\|WARN\|error sending Ethernet packet on "
-        r"(.*): Message too long")
-    if ports:
-        yield {"share": 0.5, "name": max(ports, key=ports.count)}
-
-
 def moves(case: Case) -> Numbers:
     stock = case.stock
     for bridge, fdb in stock.of("fdb/stats-show"):
@@ -157,7 +78,7 @@ def moves(case: Case) -> Numbers:
         if stock.seconds and n >= max(FEW, 2 * stock.seconds):
             loops = set(stock.logged(
                 r"ofproto_dpif_xlate[^|\n]*\|\w+\|.*translation depth.* on "
-                r"bridge (.*) while processing "))
+                r"bridge (.*) while processing ", SELDOM))
             why = ("patch ports form a loop through "
                    + ", ".join(sorted(loops)) if loops else
                    "a loop, or two hosts with the same address")
@@ -324,25 +245,6 @@ def slow(case: Case) -> Numbers:
                 + top["name"] if top["share"] > HALF else "")}
 
 
-def disconnected(case: Case) -> Numbers:
-    stock = case.stock
-    for bridge in stock.latest("Bridge"):
-        # One that only listens for controllers, such as ptcp, needs none.
-        of = [rows for rows
-              in stock.referred([bridge], "controller", "Controller")
-              if not str(rows[-1].get("target", "p")).startswith("p")]
-        if of and all(row.get("is_connected") is False
-                      for rows in of for row in rows):
-            secure = bridge.get("fail_mode") == "secure"
-            yield {"share": 1.0 if secure else 0.3, "name": bridge["name"],
-                   "targets": ", ".join(
-                       str(rows[-1]["target"]) for rows in of[:3]),
-                   "what": "its rules stay as they are (fail_mode: secure), "
-                           "and packets that match none of them are dropped"
-                           if secure else "meanwhile it acts as an ordinary "
-                           "switch (fail_mode: standalone)"}
-
-
 def packet_ins(case: Case) -> Numbers:
     for n, whole, row in case.stock.packet_ins():
         if n >= FEW:
@@ -365,14 +267,6 @@ def connections(case: Case) -> Numbers:
                        if full >= 1 else ""}
 
 
-def flaps(case: Case) -> Numbers:
-    for rows in case.stock.rows("Interface").values():
-        n = gain(rows, "bfd_status", "flap_count")
-        if rows[1:] and n > 1:
-            yield {"name": rows[-1]["name"], "n": n, "share": 0.5,
-                   "why": rows[-1]["bfd_status"].get("diagnostic", "")}
-
-
 def port_drops(case: Case) -> Numbers:
     for rows in case.stock.rows("Interface").values():
         # What is flooded to an internal port that is down is no loss.
@@ -384,16 +278,6 @@ def port_drops(case: Case) -> Numbers:
                                 ("rx_errors", "rx", "received")):
             for lost in losses(rows, what, way):
                 yield dict(lost, what=what, way=done)
-
-
-def no_rules(case: Case) -> Numbers:
-    stock = case.stock
-    for bridge, tables in stock.of("dump-tables"):
-        packets = sum(gain(rows, "statistics", "rx_packets")
-                      for rows in stock.interfaces(bridge) if rows[1:])
-        if tables and not any(tables.values()) and packets >= FEW and (
-                stock.without_rules(bridge)):
-            yield {"share": 1.0, "name": bridge, "n": packets}
 
 
 def pipeline_drops(case: Case) -> Numbers:
@@ -428,24 +312,6 @@ def dropped(counter: str) -> Callable[[Case], Numbers]:
 
 
 STOCK_RULES = (
-    Rule("restarted", "critical", "connections break, and OpenFlow rules are "
-         "gone: the switch restarts", "",
-         "Its log, `journalctl` and `coredumpctl` show why: a crash, a "
-         "package update, or too little memory (`dmesg`).",
-         "ovs-vswitchd has just restarted: process {new} has replaced process "
-         "{old}", restarted, causes="no-rules"),
-    Rule("database-gone", "critical", "OpenFlow and ovs-vsctl hang: "
-         "ovsdb-server is gone or hangs", "-t ovsdb-server version",
-         "Its log says why. Start it again; `ovs-vswitchd` reconnects by "
-         "itself.",
-         "ovsdb-server does not answer ({error}): without it, ovs-vswitchd "
-         "handles no OpenFlow and no packets from ports without a PMD thread",
-         gone, causes="main-busy, main-stalls, main-loop-stalled"),
-    Rule("port-error", "warning", "a port carries nothing: it could not be "
-         "opened", "ovs-vsctl show",
-         "Create the device, or correct the port's type and options; "
-         "`ovs-vsctl del-port PORT` if it is no longer used.",
-         "Port {name} {error}{others}", unopened),
     Rule("cpu-quota", "critical", "everything is slow, because of a limit for "
          "a container or service", "",
          "Raise the limit (`cpu.max` of the cgroup, `CPUQuota` of systemd, "
@@ -458,33 +324,6 @@ STOCK_RULES = (
                 "threads-busy, upcalls-lost-kernel, flow-limit-low, "
                 "flow-limit-fell, rx-missed, pmd-overloaded, bfd-flaps, "
                 "controller-flaps"),
-    Rule("link-flaps", "warning", "a link goes down and up", "coverage/show",
-         "Check cable, transceiver and the other side; `ip monitor link` "
-         "shows each change, and `ethtool -S` errors.",
-         "The link of port {name} has changed state {n} times in {s:.0f} s",
-         link_flaps, causes="mac-moves, flows-retranslated, bfd-flaps, "
-                            "port-drops, threads-busy, config-changes, "
-                            "main-busy"),
-    Rule("controller-flaps", "warning", "a controller does not stay connected",
-         "ofproto/list",
-         "Look at the controller's log: it may crash, refuse this version of "
-         "OpenFlow, or have too little time for `inactivity_probe`.",
-         "The connection to the controller {name} keeps breaking; the latest "
-         "one was made {s} s ago{why}", reconnects,
-         causes="controller-absent, rconn-overflow, packet-in-overflow"),
-    Rule("lacp-alone", "critical", "a bond carries nothing: LACP gets no "
-         "answer", "lacp/show, bond/show",
-         "Configure LACP on the other side, or set `lacp=off`. With "
-         "`other_config:lacp-fallback-ab=true`, one member is used until the "
-         "other side answers.",
-         "Bond {name} carries nothing: all its links are up, but LACP gets no "
-         "answer", alone),
-    Rule("pmd-without-cpu", "critical", "DPDK ports receive nothing: "
-         "pmd-cpu-mask names no CPU of this host", "dpif-netdev/pmd-rxq-show",
-         "Set `other_config:pmd-cpu-mask` to CPUs that the host has "
-         "(`lscpu`).",
-         "Port {name} receives nothing: there is no PMD thread, because "
-         "other_config:pmd-cpu-mask={mask} names no CPU of this host", no_cpu),
     Rule("fragments-full", "warning", "large packets do not arrive, because "
          "fragments are dropped", "dpctl/ipf-get-status",
          "Find the sender of incomplete fragments. "
@@ -505,12 +344,6 @@ STOCK_RULES = (
          "{name}: the table of multicast groups ({n:,}) is full, and changes "
          "{rate:,.0f} times a second", multicast,
          causes="flows-retranslated, threads-busy"),
-    Rule("packet-too-large", "warning", "large packets are lost on the way to "
-         "a port", "ovs-vsctl list Interface",
-         "Raise the MTU (`mtu_request` of the Interface), or lower "
-         "the MTU of the ports that send such packets.",
-         "Packets that are larger than the MTU of port {name} are lost",
-         too_large),
     Rule("mac-table-full", "critical", "traffic is flooded, or revalidators "
          "are busy, because a MAC table is too small",
          "fdb/stats-show BRIDGE, fdb/show BRIDGE, coverage/show",
@@ -546,7 +379,7 @@ STOCK_RULES = (
          "Bridges are reconfigured {rate:,.1f} times a second{who}; the main "
          "thread needs {share:.0%} of a CPU", reconfigured,
          causes="main-busy, main-stalls, main-loop-stalled, "
-                "flows-retranslated"),
+                "flows-retranslated, database-busy"),
     Rule("flows-retranslated", "warning", "revalidators are busy, because "
          "something keeps changing", "coverage/show, fdb/stats-show BRIDGE, "
          "dpctl/dump-flows",
@@ -601,15 +434,6 @@ STOCK_RULES = (
          "more counters.",
          "Port {name} has lost {n:,} packets ({what}), {share:.1%} of those "
          "{way}", port_drops),
-    Rule("no-rules", "critical", "a bridge drops everything: it has no "
-         "OpenFlow rules", "ovs-vsctl list Bridge",
-         "With `fail_mode: secure`, only a controller or `ovs-ofctl` adds "
-         "rules, and a restart of `ovs-vswitchd` deletes them. Start what "
-         "adds them, or for an ordinary switch: `ovs-vsctl del-fail-mode "
-         "BRIDGE`.",
-         "{name} drops all packets ({n:,} while the doctor looked): it has no "
-         "OpenFlow rules and no controller, and its fail_mode is secure",
-         no_rules),
     Rule("pipeline-drops", "warning", "packets vanish in a bridge",
          "coverage/show, dpctl/dump-flows, ofproto/trace",
          "Correct the port (`tag`, `trunks`, `vlan_mode`) or the rule. "
@@ -637,13 +461,6 @@ STOCK_RULES = (
          "cannot execute; replace it.",
          "{rate:,.0f} packets a second take the slow path{who}", slow,
          causes="main-busy, threads-busy"),
-    Rule("controller-absent", "warning", "new connections fail, because a "
-         "bridge has no controller", "ofproto/list",
-         "Check that the controller runs and listens at that address. "
-         "`ovs-vsctl list controller` shows the last error. If there is no "
-         "controller any more: `ovs-vsctl del-controller BRIDGE`.",
-         "{name} has no connection to its controller, {targets}: {what}",
-         disconnected),
     Rule("packet-ins-dropped", "warning", "a controller does not receive all "
          "packets", "coverage/show",
          "Raise `controller_rate_limit` in the Controller table, or send the "
@@ -669,10 +486,6 @@ STOCK_RULES = (
          "{name}: MAC addresses ({n:,} are known) move between ports "
          "{rate:,.0f} times a second: {why}", moves,
          causes="flows-retranslated, threads-busy, main-busy, slow-path"),
-    Rule("bfd-flaps", "warning", "", "bfd/show",
-         "Packets are lost on the way, or one side sends them too late: check "
-         "whether a thread is starved or stalled, and raise `bfd:min_rx`.",
-         "BFD on {name} changed state {n} times ({why})", flaps),
     Rule("memory-kept", "hint", "memory stays high after many flows",
          "memory/show, upcall/show",
          "The allocator keeps the memory of deleted flows for new ones. This "
@@ -720,6 +533,10 @@ STOCK_RULES = (
          "other_config flow-restore-wait` helps at once, and the database's "
          "log names the script. Otherwise, find what keeps changing bridges "
          "or ports."),
+        ("conntrack_l4csum_err", "connections fail: wrong checksums",
+         "connection tracking finds wrong checksums", "dpctl/dump-flows",
+         "Their sender, or what emulates its NIC, leaves checksums to hardware "
+         "that is not there: `ethtool -K DEVICE tx off`."),
         ("conntrack_zone_full", "", "a zone of connection tracking is full",
          "dpctl/ct-get-limits", "Raise the limit (`dpctl/ct-set-limits`)."),
         ("rconn_overflow", "a controller, or `ovs-ofctl monitor`, does not "

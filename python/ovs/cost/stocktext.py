@@ -208,26 +208,24 @@ def groups(text: str) -> int:
                 and row[1].isdigit() and row[-2] != "querier"})
 
 
-def slow_flows(text: str) -> List[Tuple[int, str, str, str]]:
-    """Returns packets, port, reason and text of the flows of dpctl/dump-flows
-    that take the slow path."""
-    return [(int(m[3]), m[2], m[4], traceable(m[1])) for m in re.finditer(
-        r"^(.*in_port\(([^)]*)\).*), packets:(\d+),.*slow_path\((\w+)",
+class Flow(NamedTuple):
+    """A flow of dpctl/dump-flows."""
+
+    packets: int
+    port: str
+    match: str                  # As ofproto/trace takes it.
+    actions: str
+
+    def to_group(self) -> bool:
+        """Returns true if its packets are broadcast, or multicast."""
+        return bool(re.search(r"eth\([^)]*dst=.[13579bdf]:", self.match))
+
+
+def flows(text: str) -> List[Flow]:
+    """Returns the flows of dpctl/dump-flows."""
+    return [Flow(int(m[3]), m[2], traceable(m[1]), m[4]) for m in re.finditer(
+        r"^(recirc_id.*in_port\(([^)]*)\).*), packets:(\d+),.*actions:(.*)$",
         text, re.MULTILINE)]
-
-
-def controller_flows(text: str) -> List[Tuple[int, str, str]]:
-    """Returns packets, port and text of the flows of dpctl/dump-flows that
-    send packets to a controller."""
-    return [(int(m[3]), m[2], traceable(m[1])) for m in re.finditer(
-        r"^(.*in_port\(([^)]*)\).*), packets:(\d+),.*\Wcontroller\(reason",
-        text, re.MULTILINE)]
-
-
-def dropping_flows(text: str) -> List[Tuple[int, str]]:
-    """Returns packets and text of the flows of dpctl/dump-flows that drop."""
-    return [(int(m[2]), traceable(m[1])) for m in re.finditer(
-        r"^(recirc_id.*), packets:(\d+),.*actions:drop$", text, re.MULTILINE)]
 
 
 def traceable(flow: str) -> str:
@@ -250,9 +248,16 @@ def warning(trace: str) -> str:
     """Returns the first warning of ofproto/trace, or "".  What is meant to be
     is none, such as a port that a spanning tree blocks."""
     match = re.search(
-        r"^ *>>(?:>>)? (?!.*(?:skipping |TTL exception|mirror))"
-        r"(?:dropping )?(.*?)(?: <<<<)?$", trace, re.MULTILINE)
-    return match[1] if match else ""
+        r"^ *(?:-> no live bucket()|>>(?:>>)? (?!.*(?:skipping |TTL exception))"
+        r"(?:dropping )?(.*?)(?: <<<<)?)$", trace, re.MULTILINE)
+    if match and match[1] is not None:
+        groups_ = re.findall(r"^ *group:(\d+)$", trace[:match.start()],
+                             re.MULTILINE)
+        ports = re.findall(r"not live due to port (\d+)$", trace,
+                           re.MULTILINE)
+        return (f"group {(groups_ or ['?'])[-1]} has no live bucket"
+                + (f" (port {', port '.join(ports)})" if ports else ""))
+    return match[2] if match else ""
 
 
 def resubmitting_rule(trace: str) -> str:
