@@ -1214,8 +1214,9 @@ class BondDown(Trouble):
                    "br0", "bond0", "p7", "p8", "bond_mode=active-backup")
         # It learns that the destination of all packets is there.
         for i in range(20):         # One of the links is active.
-            self.sockets[6 + i % 2].send(bytes.fromhex("ffffffffffff505400000002")
-                                 + make_packet(0)[12:])
+            self.sockets[6 + i % 2].send(
+                bytes.fromhex("ffffffffffff505400000002")
+                + make_packet(0)[12:])
             self.stopping.wait(0.05)
         self.ip("link set p7-eth0 down", "link set p8-eth0 down")
 

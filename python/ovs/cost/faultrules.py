@@ -22,9 +22,6 @@ OTHER_ERRORS = {                # Of ports.
 UNREGISTERED = "mcast-snooping-disable-flood-unregistered"
 
 
-
-
-
 def restarted(case: Case) -> Numbers:
     stock = case.stock
     if stock.follower:
@@ -400,8 +397,8 @@ FAULT_RULES = (
          "ovsdb-server needs {share:.0%} of a CPU{who}", busy_database),
     Rule("log-grows", "warning", "the log grows fast, and the disk fills",
          "vlog/list",
-         "Debug messages make everything slow: `ovs-appctl vlog/set info` ends "
-         "them.",
+         "Debug messages make everything slow: `ovs-appctl vlog/set info` "
+         "ends them.",
          "ovs-vswitchd logs {mb:,.0f} MB a minute{what}", log_grows),
     Rule("files-limit", "critical", "no command is answered: too many open "
          "files", "", OTHER_ERRORS["Too many open files"],

@@ -49,8 +49,8 @@ MISS = "neighbor cache miss for "       # In ofproto/trace.
 MANY = 1000                     # Ports: dpctl/show takes long.
 MAX_FLOWS = 5000                # More of the datapath are not read.
 N_TRACES = 6                    # At most, of flows that drop packets.
-OFTEN, SELDOM = 13, 61          # Seconds between lines of a message that comes
-                                # all the time.
+# Seconds between lines of the log with a message that comes all the time.
+OFTEN, SELDOM = 13, 61
 MAX_BRIDGES = 20
 MUCH = 50000                    # Bytes that are logged in a second.
 

@@ -535,8 +535,8 @@ STOCK_RULES = (
          "or ports."),
         ("conntrack_l4csum_err", "connections fail: wrong checksums",
          "connection tracking finds wrong checksums", "dpctl/dump-flows",
-         "Their sender, or what emulates its NIC, leaves checksums to hardware "
-         "that is not there: `ethtool -K DEVICE tx off`."),
+         "Their sender, or what emulates its NIC, leaves checksums to "
+         "hardware that is not there: `ethtool -K DEVICE tx off`."),
         ("conntrack_zone_full", "", "a zone of connection tracking is full",
          "dpctl/ct-get-limits", "Raise the limit (`dpctl/ct-set-limits`)."),
         ("rconn_overflow", "a controller, or `ovs-ofctl monitor`, does not "

@@ -248,7 +248,7 @@ def warning(trace: str) -> str:
     """Returns the first warning of ofproto/trace, or "".  What is meant to be
     is none, such as a port that a spanning tree blocks."""
     match = re.search(
-        r"^ *(?:-> no live bucket()|>>(?:>>)? (?!.*(?:skipping |TTL exception))"
+        r"^ *(?:-> no live bucket()|>>(?:>>)? (?!.*(?:skipping |TTL except))"
         r"(?:dropping )?(.*?)(?: <<<<)?)$", trace, re.MULTILINE)
     if match and match[1] is not None:
         groups_ = re.findall(r"^ *group:(\d+)$", trace[:match.start()],
