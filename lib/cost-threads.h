@@ -50,8 +50,8 @@ struct json;
  * thread may call the other functions.  cost_threads_cause() and
  * cost_threads_mark() never wait: each thread has a lock of its own, which the
  * sampler, or the worker for "cost/threads", holds while it reads that
- * thread.  They also add a thread that is new, and free its data when it is
- * gone. */
+ * thread.  The sampler and the worker also add a thread that is new, and free
+ * its data when it is gone. */
 
 void cost_threads_init(void);
 void cost_threads_mark(bool end);

@@ -41,8 +41,8 @@ struct simap;
  *
  * A recorder has a single writer at any time: its owner makes sure of that.
  * Recording never waits.  It allocates memory for the first event of a class,
- * times of a new doubling, slow events, new keys, and a thread's ring of the
- * flight recorder.  Neither the writer nor a reader may be quiescent (see
+ * times of a new half doubling, slow events, new keys, and a thread's ring of
+ * the flight recorder.  Neither the writer nor a reader may be quiescent (see
  * ovs-rcu.h).
  *
  * Any thread may read or clear an account while others record into it, with
@@ -60,11 +60,12 @@ struct simap;
  *
  * The numbers of a destroyed recorder move to a book named "exited".  The
  * numbers of a destroyed account, with those of its recorders, move to the
- * sums of deleted accounts in cost_accounts_get().  Keys move to "exited" when
- * the account is read or copied.  The slowest events move to the account when
- * it is copied, and in cost_account_take_slowest(), which readers that want
- * the latest ones call before cost_account_read().  Both move when a recorder
- * is destroyed, by its own thread or, for a PMD thread, by the main thread.
+ * sums of deleted accounts, which cost_accounts_get() returns.  Keys move to
+ * "exited" when the account is read or copied.  The slowest events move to the
+ * account when it is copied, and in cost_account_take_slowest(), which readers
+ * that want the latest ones call before cost_account_read().  Both move when a
+ * recorder is destroyed, by its own thread or, for a PMD thread, by the main
+ * thread.
  * Slowest events of deleted accounts are not shown.
  *
  * Clearing an account removes the data of its recorders, and empties "exited".

@@ -207,7 +207,7 @@ upcall_cost_set_port(struct cost_span *span, uint64_t id, const char *name,
 
 /* Makes the rule with 'cookie' in 'table' of 'bridge' that of the calling
  * thread's upcall, if that is split into stages.  This is called once, when
- * the upcall has been translated. */
+ * the upcall has been translated or, for a packet-in, before that is sent. */
 static inline void
 upcall_cost_rule(const char *bridge, uint8_t table, uint64_t cookie)
 {
