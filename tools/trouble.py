@@ -652,6 +652,7 @@ class Routes(Trouble):
     """One of 50,000 routes changes 20 times a second, and each of two rules
     has all of them read again."""
     culprit = (r"^The main thread (needs \d+% of a CPU: reading all routes"
+               r"|was busy for up to .*: reading all routes"
                r"|is stalled by kernel routes).*[:(] ?routes of table main "
                r"change [\d.]+ times a second, by ip \(pid \d+\)")
     arguments = "--disable-system", "--enable-dummy"
