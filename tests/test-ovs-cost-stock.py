@@ -303,13 +303,9 @@ def log(found: Stock, *lines: str) -> None:
                         for i, line in enumerate(lines))
 
 
-def links_down(found: Stock) -> None:
-    count(found, drop_action_of_pipeline=100)
-    found.tables = [{"Port": [{"name": "bond0", "interfaces": ["i", "j"]},
-                              {"name": "k", "interfaces": "k"}],
-                     "Interface": [{"_uuid": name, "name": name,
-                                    "link_state": "down"}
-                                   for name in "ijk"]}] * 2
+def refused(found: Stock, n: int) -> None:
+    log(found, *["connmgr|INFO|br0<->unix#3: sending OFPFMFC_TABLE_FULL error "
+                 "reply to OFPT_FLOW_MOD message"] * n)
 
 
 def shaped(found: Stock) -> None:
@@ -335,7 +331,7 @@ def slave(found: Stock) -> None:
 
 
 def unregistered(found: Stock) -> None:
-    found.more["to groups"] = 900.0
+    found.more["unregistered"] = "br0", 900.0
     found.tables = [{"Bridge": [{
         "name": "br0", "mcast_snooping_enable": True, "other_config": {
             "mcast-snooping-disable-flood-unregistered": "true"}}]}]
@@ -343,7 +339,8 @@ def unregistered(found: Stock) -> None:
 
 def nat(found: Stock) -> None:
     log(found, "conntrack(pmd-c00/id:2)|WARN|Unable to NAT due to tuple space "
-        "exhaustion")
+        "exhaustion", "conntrack(pmd-c00/id:2)|WARN|Dropped 90 log messages "
+        "in last 12 seconds (most recently, 0 seconds ago)")
     found.more["nat"] = "src=10.99.0.1:1000-1009"
 
 
@@ -378,7 +375,8 @@ CASES = {
         "link_resets": "57"}), "port p1 has changed state 50 times in 10"),
     "controller-flaps": (reconnect, "controller tcp:192.0.2.1 keeps breaking; "
                          "the latest one was made 1 s ago (End of file)"),
-    "bond-down": (links_down, "Bond bond0 carries nothing: all its links are "
+    "bond-down": (lambda s: s.more.update(unused=[("bond0", ["i", "j"])]),
+                  "Bond bond0 carries nothing: all its links are "
                   "down (i, j)"),
     "packets-unsent": (shaped, "port p 1 are lost: the rate of its QoS ("
                        "linux-htb, max-rate 10000) is too low"),
@@ -388,8 +386,7 @@ CASES = {
     "controllers-slave": (slave, "1,000 packets a second reach no controller: "
                           "tcp:192.0.2.1 has made itself a slave"),
     "rules-refused": (
-        lambda s: log(s, *["connmgr|INFO|br0<->unix#3: sending OFPFMFC_TABLE_"
-                           "FULL error reply to OFPT_FLOW_MOD message"] * 3),
+        lambda s: refused(s, 5),
         "br0 refuses OpenFlow rules again and again (OFPFMFC_TABLE_FULL)"),
     "nat-full": (nat, "is left in nat(src=10.99.0.1:1000-1009)"),
     "cfm-fault": (lambda s: interface(s, *[{
@@ -506,6 +503,41 @@ class TestRules(unittest.TestCase):
     def test_healthy(self) -> None:
         self.assertEqual(findings(healthy()), [])
         self.assertEqual(findings(Stock()), [])
+
+    def test_harmless(self) -> None:
+        """What happens once, or for another reason, is no trouble."""
+        def works(found: Stock) -> None:
+            key(found)
+            found.tables = [{"Interface": [{
+                "name": "p1", "options": {"remote_ip": "10.9.0.7"},
+                "statistics": {"rx_packets": n}}]} for n in (5, 900)]
+
+        def seldom(found: Stock) -> None:
+            nat(found)
+            found.log = found.log.replace("90 log", "3 log")
+
+        def elsewhere(found: Stock) -> None:
+            log(found, "vconn|WARN|unix#7: version negotiation failed (we)")
+            reconnect(found)
+
+        for make in (lambda s: refused(s, 3), works, seldom):
+            found = healthy()
+            make(found)
+            self.assertEqual(findings(found), [])
+        found = healthy()
+        elsewhere(found)
+        self.assertIn("(End of file)", findings(found)[0]["sentence"])
+
+    def test_chain(self) -> None:
+        """An effect of an effect is told, too."""
+        found = healthy()
+        for make in (toggled, config, busy_database):
+            make(found)
+        interface(found, {"link_resets": 7}, {"link_resets": 57})
+        self.assertLessEqual(
+            {("link-flaps", ""), ("config-changes", "link-flaps"),
+             ("database-busy", "config-changes")},
+            {(f["rule"], f["because"]) for f in findings(found)})
 
     def test_awaited(self) -> None:
         """The log names the thread that others wait for."""

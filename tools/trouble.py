@@ -1225,7 +1225,7 @@ class BondDown(Trouble):
 class OfVersion(Trouble):
     """A controller speaks another version of OpenFlow."""
     culprit = (r"^br0 has no connection to its controller, .* \(version "
-               r"negotiation failed: we support version 0x01, peer .* 0x04\)")
+               r"negotiation failed \(we support version 0x01, peer .* 0x04\)\)")
     flows = 5
     warm_s = 8
 

@@ -117,10 +117,15 @@ def findings(recording: Recording) -> List[Dict[str, Any]]:
                               f["rule"] == "starved" and not
                               f["numbers"]["name"].startswith("pmd-"),
                               -f["numbers"]["share"]))
-    return [each for root in found if not root["because"]
-            for each in (root, *(
-                f for f in found if f["source"] == root["source"]
-                and f["because"] == root["rule"]))]
+    by_rule = {(each["source"], each["rule"]): each for each in found}
+
+    def root(each: Dict[str, Any]) -> Dict[str, Any]:
+        while each["because"]:
+            each = by_rule[each["source"], each["because"]]
+        return each
+
+    return [each for first in found if not first["because"] for each in (
+        first, *(f for f in found if f["because"] and root(f) is first))]
 
 
 def watch(targets: Sequence[Target], seconds: float, last: str,

@@ -58,11 +58,13 @@ def link_flaps(case: Case) -> Numbers:
                    "s": case.stock.seconds}
 
 
-def version(case: Case) -> str:
-    """Returns how versions of OpenFlow differ, if that ends connections."""
-    found = case.stock.logged(r"vconn\|WARN\|.*: (version negotiation failed) "
-                              r"\((.*)\)", OFTEN)
-    return ": ".join(found[-1]) if found else ""
+def version(case: Case, target: object) -> str:
+    """Returns how versions of OpenFlow differ, if that ends connections to a
+    controller."""
+    found = [why for name, why in case.stock.logged(
+        r"vconn\|WARN\|(\S+): (version negotiation failed \(.*\))", SELDOM)
+        if name == target]
+    return found[-1] if found else ""
 
 
 def reconnects(case: Case) -> Numbers:
@@ -73,7 +75,8 @@ def reconnects(case: Case) -> Numbers:
                  for row in rows]
         if rows[1:] and None not in since and max(
                 map(number, since)) < case.stock.seconds - 1 - age:
-            why = version(case) or rows[-1]["status"].get("last_error")
+            why = (version(case, rows[-1].get("target"))
+                   or rows[-1]["status"].get("last_error"))
             yield {"name": rows[-1].get("target", ""), "share": 0.5,
                    "s": number(since[-1]), "why": f" ({why})" if why else ""}
 
@@ -118,7 +121,7 @@ def disconnected(case: Case) -> Numbers:
         if of and all(row.get("is_connected") is False
                       for rows in of for row in rows):
             secure = bridge.get("fail_mode") == "secure"
-            why = version(case)
+            why = version(case, of[0][-1].get("target"))
             yield {"share": 1.0 if secure else 0.3, "name": bridge["name"],
                    "targets": ", ".join(
                        str(rows[-1]["target"]) for rows in of[:3]) + (
@@ -148,14 +151,8 @@ def no_rules(case: Case) -> Numbers:
 
 
 def carries_nothing(case: Case) -> Numbers:
-    stock = case.stock
-    lost = stock.rate("drop_action_of_pipeline") >= FEW
-    for port in stock.latest("Port") if lost else ():
-        members = stock.referred([port], "interfaces", "Interface")
-        if members[1:] and all(row.get("link_state") == "down"
-                               for rows in members for row in rows):
-            yield {"share": 1.0, "name": port["name"], "members": ", ".join(
-                rows[-1]["name"] for rows in members)}
+    for name, members in case.stock.more.get("unused", ()):
+        yield {"share": 1.0, "name": name, "members": ", ".join(members)}
 
 
 def unsent(case: Case) -> Numbers:
@@ -167,32 +164,35 @@ def unsent(case: Case) -> Numbers:
         yield {"share": 1.0, "name": port, "why": "it is not set up (ip link "
                f"set {port} up), and a rule sends all of {sender} there"}
     slow = stock.unsent("Resource temporarily unavailable")
-    n = sum(map(int, stock.logged(
-        r"netdev_linux(?:\(\S+\))?\|WARN\|Dropped (\d+) log messages",
-        OFTEN)))
-    for name in slow[:1] if n >= 10 * FEW else ():
-        port_ = [row for row in stock.latest("Port") if row["name"] == name]
-        why = "whoever is behind it is too slow"
-        for rows in stock.referred(port_, "qos", "QoS"):
+    # All ports share a socket, which packets for one of them may fill.
+    shaped = [row for row in stock.latest("Port") if row.get("qos")]
+    for row in shaped if slow and (
+            stock.suppressed("netdev_linux") >= FEW) else ():
+        for rows in stock.referred([row], "qos", "QoS"):
             rate = rows[-1].get("other_config", {}).get("max-rate", "unknown")
-            why = (f"the rate of its QoS ({rows[-1].get('type')}, max-rate "
-                   f"{rate}) is too low")
-        yield {"share": 0.5, "name": name, "why": why}
+            yield {"share": 0.5 + 0.1 * (row["name"] in slow),
+                   "name": row["name"], "why": "the rate of its QoS ("
+                   f"{rows[-1].get('type')}, max-rate {rate}) is too low"}
 
 
 def unknown_tunnel(case: Case) -> Numbers:
     stock = case.stock
     rate = stock.rate("datapath_drop_upcall_error")
     found = stock.logged(r"tunnel(?:\(\S+\))?\|WARN\|receive tunnel port not "
-                         r"found \(.*?tun_id=(\w+),tun_src=([^,]+)", SELDOM)
-    if found and rate >= 1:
-        key, source = found[-1]
-        ports = [f"port {row['name']} has "
-                 + str(row["options"].get("key", "none"))
-                 for row in stock.latest("Interface") if row.get(
-                     "options", {}).get("remote_ip") in (source, "flow")]
-        yield {"share": 1.0, "rate": rate, "source": source, "ports": ", "
-               .join(ports[:3]) or f"no port has remote_ip={source}",
+                         r"found \(.*?tun_id=(\w+),.*?tun_(?:ipv6_)?src="
+                         r"([^,]+)", SELDOM)
+    if not found or rate < FEW:
+        return
+    key, source = found[-1]
+    ports = [rows for rows in stock.rows("Interface").values() if rows[-1].get(
+        "options", {}).get("remote_ip") in (source, "flow")]
+    # If one of them works, others than its packets are for somebody else.
+    if not any(gain(rows, "statistics", "rx_packets") > 0 for rows in ports):
+        keys = [f"port {rows[-1]['name']} has "
+                + str(rows[-1]["options"].get("key", "none"))
+                for rows in ports[:3]]
+        yield {"share": 1.0, "rate": rate, "source": source,
+               "ports": ", ".join(keys) or f"no port has remote_ip={source}",
                "key": int(key, 0) if key[:1].isdigit() else key}
 
 
@@ -206,11 +206,12 @@ def slaves(case: Case) -> Numbers:
 
 
 def refused_rules(case: Case) -> Numbers:
-    found = case.stock.logged(
-        r"connmgr\|INFO\|(.*)<->\S+ sending (OFP\w+) error reply to "
-        r"OFPT_\w+_MOD", OFTEN)
-    if len(found) > 2:              # Of ten a minute.
-        bridge, error = found[-1]
+    pattern = (r"connmgr\|INFO\|(.*)<->\S+ sending (OFP(?!\w*EXISTS)\w+) error "
+               r"reply to OFPT_\w+_MOD")
+    # Ten a minute are logged, or as many at once.
+    found, latest = (case.stock.logged(pattern, s) for s in (OFTEN, -3))
+    if found[2:] and latest and len(latest) < len(found):
+        bridge, error = latest[-1]
         yield {"share": 0.5, "name": bridge, "error": error,
                "who": speakers(case, "_MOD")}
 
@@ -230,11 +231,9 @@ def cfm(case: Case) -> Numbers:
 
 
 def unregistered(case: Case) -> Numbers:
-    rate = case.stock.more.get("to groups", 0.0)
-    for bridge in case.stock.latest("Bridge") if rate >= FEW else ():
-        if bridge.get("mcast_snooping_enable") is True and case.stock.config(
-                UNREGISTERED, bridge["name"]) == "true":
-            yield {"share": 0.7, "name": bridge["name"], "rate": rate}
+    bridge, rate = case.stock.more.get("unregistered", ("", 0.0))
+    if rate >= FEW and case.stock.config(UNREGISTERED, bridge) == "true":
+        yield {"share": 0.7, "name": bridge, "rate": rate}
 
 
 def disk(case: Case) -> Numbers:
@@ -251,10 +250,10 @@ def busy_database(case: Case) -> Numbers:
 
 def log_grows(case: Case) -> Numbers:
     stock, modules = case.stock, case.stock.more.get("debug", [])
-    if stock.logs > MUCH * stock.seconds > 0:
+    if modules and stock.logs > MUCH * stock.seconds > 0:
         yield {"share": 0.3, "mb": 60e-6 * stock.logs / stock.seconds,
-               "what": ": debug messages are on (" + ", ".join(modules[:3]) + (
-                   ", ..." if modules[3:] else "") + ")" if modules else ""}
+               "what": ", ".join(modules[:3]) + (
+                   ", ..." if modules[3:] else "")}
 
 
 def many_files(case: Case) -> Numbers:
@@ -340,7 +339,7 @@ FAULT_RULES = (
          "bond/show",
          "Check cables, transceivers and the other side of the links.",
          "Bond {name} carries nothing: all its links are down ({members})",
-         carries_nothing, causes="pipeline-drops"),
+         carries_nothing),
     Rule("packets-unsent", "warning", "a port sends nothing, or little",
          "ovs-vsctl list Interface, qos/show PORT",
          "Set the device up, raise the rate of the QoS, or send less. The "
@@ -352,8 +351,7 @@ FAULT_RULES = (
          "add a port with this `options:remote_ip`.",
          "{rate:,.0f} packets a second from the tunnel's end {source} are "
          "dropped: their key is {key}; {ports}", unknown_tunnel,
-         causes="upcalls-lost, upcalls-lost-kernel, "
-                "datapath-drop-upcall-error"),
+         causes="upcalls-lost, upcalls-lost-kernel"),
     Rule("controllers-slave", "critical", "new connections fail, because no "
          "controller is master", "ofproto/list",
          "Slaves receive no packets. One of the controllers must ask for the "
@@ -384,7 +382,7 @@ FAULT_RULES = (
          f"{UNREGISTERED}`.",
          "{name} drops {rate:,.0f} multicast packets a second: it knows no "
          f"members of their groups, and does not flood them ({UNREGISTERED})",
-         unregistered, causes="pipeline-drops"),
+         unregistered),
     Rule("database-disk-full", "critical", "ovs-vsctl fails: no space left",
          "",
          "Make room in that file system; ovsdb-server then works as before.",
@@ -397,9 +395,10 @@ FAULT_RULES = (
          "ovsdb-server needs {share:.0%} of a CPU{who}", busy_database),
     Rule("log-grows", "warning", "the log grows fast, and the disk fills",
          "vlog/list",
-         "Debug messages make everything slow: `ovs-appctl vlog/set info` "
-         "ends them.",
-         "ovs-vswitchd logs {mb:,.0f} MB a minute{what}", log_grows),
+         "Debug messages make everything slow: `ovs-appctl vlog/set "
+         "file:info` ends them.",
+         "ovs-vswitchd logs {mb:,.0f} MB a minute: debug messages are on "
+         "({what})", log_grows),
     Rule("files-limit", "critical", "no command is answered: too many open "
          "files", "", OTHER_ERRORS["Too many open files"],
          "ovs-vswitchd has {n:,} files open, which is its limit: it accepts "

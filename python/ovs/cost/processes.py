@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import struct
+import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
@@ -91,11 +92,24 @@ def files_left(pid: int) -> Tuple[int, int]:
 def full_disk(pid: int) -> str:
     """Returns a database that a process has open, and has no room for, or
     ""."""
-    for path in files(pid, r".*\.db"):
-        with contextlib.suppress(OSError):
-            if not os.statvfs(f"/proc/{pid}/root{path}").f_bavail:
-                return path
-    return ""
+    found: List[str] = []
+
+    def look() -> None:
+        root = re.search(r"^Uid:\s+\d+\s+0\s", _text(f"/proc/{pid}/status"),
+                         re.MULTILINE)
+        for path in files(pid, r".*\.db"):
+            with contextlib.suppress(OSError):
+                disk = os.statvfs(f"/proc/{pid}/root{path}")
+                # Some is for root only, and in memory there is no limit.
+                if disk.f_blocks and not (
+                        disk.f_bfree if root else disk.f_bavail):
+                    found.append(path)
+
+    # A server of files may not answer.
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(1)
+    return found[0] if found else ""
 
 
 def running() -> Dict[int, Tuple[int, int]]:

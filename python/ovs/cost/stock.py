@@ -217,9 +217,16 @@ class Stock:
         return self.logged(r"netdev_linux(?:\(\S+\))?\|WARN\|error sending "
                            rf"Ethernet packet on (.*): {error}", OFTEN)
 
+    def suppressed(self, module: str) -> float:
+        """Returns how many messages of a module are not logged in a second,
+        since there are too many."""
+        found = self.logged(rf"{module}(?:\(\S+\))?\|WARN\|Dropped (\d+) log "
+                            r"messages in last (\d+) seconds", OFTEN)
+        return max((int(n) / max(int(s), 1) for n, s in found), default=0.0)
+
     def without_nat(self) -> bool:
-        """Returns true if NAT lacks addresses and ports."""
-        return bool(self.logged(
+        """Returns true if NAT lacks addresses and ports all the time."""
+        return self.suppressed("conntrack") >= 1 and bool(self.logged(
             r"conntrack(?:\(\S+\))?\|WARN\|(Unable to NAT)", OFTEN))
 
     def main(self) -> float:
@@ -577,6 +584,7 @@ class Watch:
         self._ask_invalid()
         self._ask_unsent()
         self._ask_nat()
+        self._ask_bonds()
         self._ask_neighbours()
         self._ask_resubmits()
         self._ask_slow()
@@ -662,15 +670,25 @@ class Watch:
             bridge = re.sub(r"table \d+ of (.*?), .*", r"\1", rule)
             why = re.sub(r"\bport (\d+)\b", lambda m: "port " + stock.port(
                 m[1], bridge), why)
-            # A trunk may bring what is for all ports of other VLANs.
-            if why and not (flow.to_group() and "for trunking" in why):
+            # A trunk may bring what is for all ports of other VLANs, and who
+            # listens to a mirror may ask for addresses.
+            if why and not (flow.to_group() and re.search(
+                    "for trunking|for mirroring", why)):
                 found[why, rule] = (found.get((why, rule), 0.0)
                                     + each * flow.packets)
         stock.more["dropped"] = [(rate, why, rule) for (why, rule), rate
                                  in found.items()]
-        stock.more["to groups"] = each * sum(
-            flow.packets for flow in flows
-            if re.search(r"dst=(01:00:5e|33:33):", flow.match))
+        # All bridges flood what is for 224.0.0.0/24.
+        groups = [flow for flow in flows if re.search(
+            r"dst=(01:00:5e:(?!00:00:)|33:33:)", flow.match)]
+        for flow in groups[:1]:
+            trace = self._trace(flow.match)
+            match = re.search(r"^table \d+ of (.*?), ",
+                              stocktext.last_rule(trace))
+            if match and re.search(r"^ *NORMAL$", trace, re.MULTILINE) and (
+                    len(self._text("mdb/show", match[1]).split("\n")) < 3):
+                stock.more["unregistered"] = match[1], each * sum(
+                    flow.packets for flow in groups)
 
     def _ask_log(self) -> None:
         """Which modules log debug messages?"""
@@ -694,11 +712,30 @@ class Watch:
                     self.stock.more["unsent"] = port, flow.port
 
     def _ask_nat(self) -> None:
-        """Which addresses has NAT no room in?"""
-        for flow in self._flows(r"nat\((src|dst)=")[:1] if (
-                self.stock.without_nat()) else ():
-            self.stock.more["nat"] = re.findall(r"nat\(([^)]*)", flow.actions)[
-                0]
+        """Which addresses has NAT no room in, if it has no others?"""
+        if self.stock.without_nat():
+            nats = {nat for flow in self._flows(r"nat\((src|dst)=")
+                    for nat in re.findall(r"nat\(([^)]*)", flow.actions)}
+            self.stock.more["nat"] = nats.pop() if len(nats) == 1 else ""
+
+    def _ask_bonds(self) -> None:
+        """Which bonds have no link, though packets go there?"""
+        stock = self.stock
+        bonds = [(port["name"], members) for port in stock.latest("Port")
+                 if isinstance(port.get("interfaces"), list)
+                 for members in [stock.referred([port], "interfaces",
+                                                "Interface")]
+                 if members[1:] and all(row.get("link_state") == "down"
+                                        for rows in members for row in rows)]
+        if not bonds or stock.rate("drop_action_of_pipeline") < 10:
+            return
+        used = {(bridge, port) for bridge in self._bridges
+                for port, _, _ in self._fdb(bridge)}
+        stock.more["unused"] = [
+            (name, [rows[-1]["name"] for rows in members])
+            for name, members in bonds
+            if any((bridge, str(rows[-1].get("ofport"))) in used
+                   for rows in members for bridge in self._bridges)]
 
     def _ask_neighbours(self) -> None:
         """Which next hop of a tunnel has no MAC address?"""

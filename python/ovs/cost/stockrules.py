@@ -436,7 +436,8 @@ STOCK_RULES = (
          "{way}", port_drops),
     Rule("pipeline-drops", "warning", "packets vanish in a bridge",
          "coverage/show, dpctl/dump-flows, ofproto/trace",
-         "Correct the port (`tag`, `trunks`, `vlan_mode`) or the rule. "
+         "Correct the port (`tag`, `trunks`, `vlan_mode`), the group or the "
+         "rule. The output port of a mirror takes no packets. "
          "`ovs-appctl ofproto/trace`, with the flow from `dpctl/dump-flows`, "
          "shows the packets' way. Rules that only say `drop` are not "
          "reported.",
