@@ -1063,6 +1063,8 @@ class Fell(Trouble):
 class Policer(Rxq):
     """A DPDK port may send very little."""
     culprit = r"^n0 has dropped [\d,]+ packets .*: qos"
+    stock = (r"^Port n0 has lost [\d,]+ packets \(tx_dropped, by its QoS "
+             r"\(egress-policer\)\?\)")
 
     def prepare(self) -> None:
         self.add_ports(["n0"], "type=dpdk",
@@ -1225,7 +1227,7 @@ class BondDown(Trouble):
 class OfVersion(Trouble):
     """A controller speaks another version of OpenFlow."""
     culprit = (r"^br0 has no connection to its controller, .* \(version "
-               r"negotiation failed \(we support version 0x01, peer .* 0x04\)\)")
+               r"negotiation failed \(we support version 0x01, peer .*\)\)")
     flows = 5
     warm_s = 8
 

@@ -206,8 +206,8 @@ def slaves(case: Case) -> Numbers:
 
 
 def refused_rules(case: Case) -> Numbers:
-    pattern = (r"connmgr\|INFO\|(.*)<->\S+ sending (OFP(?!\w*EXISTS)\w+) error "
-               r"reply to OFPT_\w+_MOD")
+    pattern = (r"connmgr\|INFO\|(.*)<->\S+ sending (OFP(?!\w*EXISTS)\w+) "
+               r"error reply to OFPT_\w+_MOD")
     # Ten a minute are logged, or as many at once.
     found, latest = (case.stock.logged(pattern, s) for s in (OFTEN, -3))
     if found[2:] and latest and len(latest) < len(found):

@@ -277,7 +277,12 @@ def port_drops(case: Case) -> Numbers:
                                 ("tx_errors", "tx", "sent"),
                                 ("rx_errors", "rx", "received")):
             for lost in losses(rows, what, way):
-                yield dict(lost, what=what, way=done)
+                qos = [row.get("type") for port in case.stock.latest("Port")
+                       if port["name"] == lost["name"] and way == "tx"
+                       for row in case.stock.latest("QoS")
+                       if row.get("_uuid") == port.get("qos")]
+                yield dict(lost, way=done, what=what + (
+                    f", by its QoS ({qos[0]})?" if qos else ""))
 
 
 def pipeline_drops(case: Case) -> Numbers:
