@@ -242,10 +242,9 @@ def disk(case: Case) -> Numbers:
 
 
 def busy_database(case: Case) -> Numbers:
-    for share in case.stock.shares("ovsdb-server", case.stock.server).values():
-        if share > 0.8 and case.stock.server[-1]:
-            yield {"share": share,
-                   "who": who(clients(case.stock, r"db\.sock"))}
+    share = case.stock.main(case.stock.server or [{}])
+    if share > 0.8:
+        yield {"share": share, "who": who(clients(case.stock, r"db\.sock"))}
 
 
 def log_grows(case: Case) -> Numbers:

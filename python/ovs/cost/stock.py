@@ -229,12 +229,12 @@ class Stock:
         return self.suppressed("conntrack") >= 1 and bool(self.logged(
             r"conntrack(?:\(\S+\))?\|WARN\|(Unable to NAT)", OFTEN))
 
-    def main(self) -> float:
+    def main(self, of: Sequence[Dict[str, Any]] = ()) -> float:
         """Returns how much of a CPU the main thread needs."""
-        pid = self.threads[-1].get("pid") if self.threads else 0
-        for thread in self.threads[-1]["threads"] if pid else ():
-            if thread["tid"] == pid:
-                return self.shares(re.escape(thread["name"])).get(
+        last = (of or self.threads or [{}])[-1]
+        for thread in last.get("threads", ()):
+            if thread["tid"] == last["pid"]:
+                return self.shares(re.escape(thread["name"]), of).get(
                     thread["name"], 0.0)
         return 0.0
 
