@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
 from ovs.cost import doctor, model, recording, rules
-from ovs.cost.distribution import Distribution
 
 HERE = Path(__file__).resolve().parent
 
@@ -138,16 +137,6 @@ def lock(switch: Any, _: Any) -> None:
            dict(fake.ROUND, dump=4e8), 20)
 
 
-def stall_puts(switch: Any, _: Any) -> None:
-    for operate, n in (1e5, 500), (2e7, 20):
-        for _i in range(n):
-            stage = switch.account("upcall", "upcall", "netdev@ovs-netdev",
-                                   "netdev@ovs-netdev").total.stages
-            stage.setdefault("operate", Distribution()).add(int(operate))
-    events(switch, "netlink", "call", "link", "notify",
-           {"send": 2e3, "receive": 2e3}, 20, result="done")
-
-
 def starve(switch: Any, _: Any) -> None:
     switch.well = False
 
@@ -173,7 +162,6 @@ CASES: Dict[str, Tuple[Callable[[Any, Any], None], str]] = {
     "rule-makes-upcalls": (top_of("upcall rule"), "Rule p1 causes most upcalls"
                            ": 90% (9,000 +/- 720), 2 other rules the rest"),
     "revalidators-wait": (lock, "revalidators wait for a lock "),
-    "rtnl": (stall_puts, "flow puts wait for the kernel (RTNL)"),
 }
 
 

@@ -1116,22 +1116,6 @@ class Overrun(Trouble):
     rate = 5000
 
 
-class Rtnl(Overrun):
-    """Many links come and go, and ports with them, while flows are added."""
-    culprit = r"system@ovs-system: flow puts wait for the kernel \(RTNL\): "
-    stock = ""
-    rules = f"ip,actions={BY_SOURCE},output:p1",
-    rate = 200
-
-    def prepare(self) -> None:
-        self.regularly(0, lambda _: self.ip(
-            *(f"link add d{i} group 7 type dummy" for i in range(300)),
-            "link del group 7"))
-        self.add_veths(("x0", "x1"))
-        self.regularly(1, lambda i: self.vsctl(
-            f"{('add', 'del')[i % 2]}-port", "br0", "x0"))
-
-
 class Waits(Trouble):
     """Many revalidators read many flows, which one can do at a time."""
     culprit = (r"^netdev@ovs-netdev: revalidators wait for a lock \d+% of the "

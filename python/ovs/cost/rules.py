@@ -184,21 +184,6 @@ def waits_for_lock(case: Case) -> Numbers:
                    "share": lock / (total - barrier)}
 
 
-def waits_for_rtnl(case: Case) -> Numbers:
-    events = sum(body.counters.get("result", {}).get("done", 0)
-                 for account in case.accounts("netlink")
-                 for name, body in account.classes.items()
-                 if (account.key.name, name) == ("link", "notify"))
-    for account in case.accounts("upcall"):
-        stage = account.total.stages.get("operate", Distribution())
-        half = stage.percentile(50)
-        time = above(stage, LONG * half)[1]
-        if stage.count >= FEW and events > 10 and time > 0.3 * stage.sum:
-            yield {"name": account.key.name, "events": events,
-                   "share": min(time / stage.sum, 1.0),
-                   "ms": stage.percentile(99) / 1e6, "half": half / 1e6}
-
-
 RULES = (
     Rule("down", "critical", "a switch does not answer", "version",
          "See its log. Either it is not running (no pidfile, or connection "
@@ -347,12 +332,4 @@ RULES = (
          "counting waits for each other; a round takes {ms:,.0f} ms",
          waits_for_lock,
          link=("revalidator-cost", "When the flow limit falls")),
-    Rule("rtnl", "warning", "new connections stall while links come and go",
-         "upcall/cost-show, netlink/cost-show link",
-         "Flows can't be added while the kernel adds or deletes a port, which "
-         "waits for other changes of links (RTNL). Find what creates and "
-         "deletes links, and make it do less at a time.",
-         "{name}: flow puts wait for the kernel (RTNL): p99 {ms:,.1f} ms, p50 "
-         "{half:,.2f} ms, with {events:,} link events", waits_for_rtnl,
-         link=("upcall-cost-kernel", "What to look for")),
 )
