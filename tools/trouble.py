@@ -42,6 +42,7 @@ class Trouble(Switch):
         "--disable-system", "--disable-system-route", "--enable-dummy")
     culprit = "^$"              # What the doctor's first line has to match,
     stock = ""                  # and without accounting, if that differs.
+    status = 1                  # Of the doctor, if it finds something.
     settings = ""               # In the database, before it starts.
     warm_s = 3                  # Has the trouble before the doctor comes.
     datapath = "netdev"
@@ -1369,6 +1370,7 @@ class DbBusy(Trouble):
 class Fds(Trouble):
     """ovs-vswitchd may not open more files."""
     culprit = r"^ovs-vswitchd has \d+ files open, which is its limit"
+    status = 2                  # It gets no answer, either.
 
     def prepare(self) -> None:
         n = len(os.listdir(f"/proc/{self.vswitchd.pid}/fd"))

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ovs.cost.blame import FEW, clients, resets, speakers, who
 from ovs.cost.case import Case, Numbers, Rule
-from ovs.cost.stock import (MUCH, OFTEN, SELDOM, gain, has_pmd,
-                            number)
+from ovs.cost.stock import (MUCH, OFTEN, SELDOM, UNREGISTERED, gain, has_pmd,
+                            main_share, number)
 
 OTHER_ERRORS = {                # Of ports.
     "Too many open files": "Raise the limit (`LimitNOFILE` of systemd, "
@@ -19,7 +19,6 @@ OTHER_ERRORS = {                # Of ports.
     "No usable peer": "Patch ports join bridges of one datapath type: set "
     "`datapath_type` of both bridges to the same. The name of the other port "
     "may be wrong, too (`options:peer`)."}
-UNREGISTERED = "mcast-snooping-disable-flood-unregistered"
 
 
 def restarted(case: Case) -> Numbers:
@@ -242,7 +241,7 @@ def disk(case: Case) -> Numbers:
 
 
 def busy_database(case: Case) -> Numbers:
-    share = case.stock.main(case.stock.server or [{}])
+    share = main_share(case.stock.server)
     if share > 0.8:
         yield {"share": share, "who": who(clients(case.stock, r"db\.sock"))}
 

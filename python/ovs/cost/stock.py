@@ -52,6 +52,7 @@ N_TRACES = 6                    # At most, of flows that drop packets.
 # Seconds between lines of the log with a message that comes all the time.
 OFTEN, SELDOM = 13, 61
 MAX_BRIDGES = 20
+UNREGISTERED = "mcast-snooping-disable-flood-unregistered"
 MUCH = 50000                    # Bytes that are logged in a second.
 
 
@@ -155,21 +156,10 @@ class Stock:
             if key.startswith(f"{command} "):
                 yield key[len(command) + 1:], value
 
-    def shares(self, pattern: str, of: Sequence[Dict[str, Any]] = ()
-               ) -> Dict[str, float]:
-        """Returns how much of a CPU each thread whose name matches has had, of
-        the time that it did not have to wait for one.  Only threads that are
-        there all the time count: of ovs-vswitchd, or in the readings 'of'."""
-        readings = of or self.threads or [{}]
-        found = list(usage(readings))
-        first, last = (readings[i].get("now_us", 0) for i in (0, -1))
-        # If there is one reading, each thread has begun at its own moment.
-        whole = 1000 * (last - first) or 0.9 * max(
-            (ns for _, ns, _, _ in found), default=0)
-        return {name: cpu / max(ns - delay, cpu, 1)
-                for name, ns, cpu, delay in found
-                if (ns == whole if last != first else ns >= whole)
-                and re.fullmatch(pattern, name)}
+    def shares(self, pattern: str) -> Dict[str, float]:
+        """Returns how much of a CPU each thread whose name matches has had."""
+        return {name: share for name, share in shares(self.threads).items()
+                if re.fullmatch(pattern, name)}
 
     def revalidators(self) -> float:
         """Returns how much of a CPU the busiest revalidator needs."""
@@ -194,10 +184,9 @@ class Stock:
         line of the log in the window, or so many seconds before."""
         since = (datetime.fromisoformat(self.since)
                  - timedelta(seconds=before)).isoformat() if self.since else ""
-        return [match.groups()[1:] if match.re.groups > 2 else match[2]
-                for match in re.finditer(
-                    rf"^(\S+?)\|\d+\|{pattern}", self.log, re.MULTILINE)
-                if since and match[1] >= since]
+        return re.findall(rf"^\S+?\|\d+\|{pattern}", "\n".join(
+            line for line in self.log.split("\n") if since and line >= since),
+            re.MULTILINE)
 
     def longest_poll(self) -> int:
         """Returns the longest iteration of the main loop that the log has in
@@ -229,14 +218,9 @@ class Stock:
         return self.suppressed("conntrack") >= 1 and bool(self.logged(
             r"conntrack(?:\(\S+\))?\|WARN\|(Unable to NAT)", OFTEN))
 
-    def main(self, of: Sequence[Dict[str, Any]] = ()) -> float:
+    def main(self) -> float:
         """Returns how much of a CPU the main thread needs."""
-        last = (of or self.threads or [{}])[-1]
-        for thread in last.get("threads", ()):
-            if thread["tid"] == last["pid"]:
-                return self.shares(re.escape(thread["name"]), of).get(
-                    thread["name"], 0.0)
-        return 0.0
+        return main_share(self.threads)
 
     def rows(self, table: str) -> Dict[str, List[Dict[str, Any]]]:
         """Returns the rows of a table at the beginning, if they were read, and
@@ -581,6 +565,7 @@ class Watch:
         self._ask_zones()
         self._ask_log()
         self._ask_drops()
+        self._ask_unregistered()
         self._ask_invalid()
         self._ask_unsent()
         self._ask_nat()
@@ -667,7 +652,7 @@ class Watch:
         for flow in flows[:N_TRACES]:
             trace = self._trace(flow.match)
             why, rule = stocktext.warning(trace), stocktext.last_rule(trace)
-            bridge = re.sub(r"table \d+ of (.*?), .*", r"\1", rule)
+            bridge = stocktext.last_bridge(trace)
             why = re.sub(r"\bport (\d+)\b", lambda m: "port " + stock.port(
                 m[1], bridge), why)
             # A trunk may bring what is for all ports of other VLANs, and who
@@ -678,17 +663,26 @@ class Watch:
                                     + each * flow.packets)
         stock.more["dropped"] = [(rate, why, rule) for (why, rule), rate
                                  in found.items()]
+
+    def _ask_unregistered(self) -> None:
+        """Which bridge drops multicast, since it knows no members?"""
+        stock = self.stock
+        drops = stock.rate("drop_action_of_pipeline")
+        if drops <= 1 or not any(stock.config(UNREGISTERED, bridge) == "true"
+                                 for bridge in self._bridges):
+            return
+        flows = self._flows("^drop$")
         # All bridges flood what is for 224.0.0.0/24.
         groups = [flow for flow in flows if re.search(
             r"dst=(01:00:5e:(?!00:00:)|33:33:)", flow.match)]
         for flow in groups[:1]:
             trace = self._trace(flow.match)
-            match = re.search(r"^table \d+ of (.*?), ",
-                              stocktext.last_rule(trace))
-            if match and re.search(r"^ *NORMAL$", trace, re.MULTILINE) and (
-                    len(self._text("mdb/show", match[1]).split("\n")) < 3):
-                stock.more["unregistered"] = match[1], each * sum(
-                    flow.packets for flow in groups)
+            bridge = stocktext.last_bridge(trace)
+            if re.search(r"^ *NORMAL$", trace, re.MULTILINE) and (
+                    len(self._text("mdb/show", bridge).split("\n")) < 3):
+                stock.more["unregistered"] = bridge, drops * sum(
+                    flow.packets for flow in groups) / max(
+                        sum(flow.packets for flow in flows), 1)
 
     def _ask_log(self) -> None:
         """Which modules log debug messages?"""
@@ -699,14 +693,15 @@ class Watch:
     def _ask_invalid(self) -> None:
         """Which port sends packets with wrong checksums?"""
         if self.stock.rate("conntrack_l4csum_err") >= 1:
-            for flow in self._flows("")[::-1]:
+            for flow in self._flows(""):
                 if re.search(r"ct_state\([^)]*\+inv", flow.match):
                     self.stock.more["invalid"] = flow.port
+                    break
 
     def _ask_unsent(self) -> None:
         """Which port that is down do rules send packets to, and no other, and
         from which port?"""
-        for port in self.stock.unsent("Network is down"):
+        for port in set(self.stock.unsent("Network is down")):
             for flow in self._flows(rf"^{re.escape(port)}$")[:1]:
                 if flow.packets >= 100:
                     self.stock.more["unsent"] = port, flow.port
@@ -830,6 +825,29 @@ def usage(readings: Sequence[Dict[str, Any]]
         if recent.get("ns", 0) >= 1e9:      # Not for a moment only.
             yield (thread["name"], recent["ns"], recent["cpu_ns"],
                    recent["run_delay_ns"])
+
+
+def shares(readings: Sequence[Dict[str, Any]]) -> Dict[str, float]:
+    """Returns how much of a CPU each thread has had, of the time that it did
+    not have to wait for one.  Only threads that are there all the time
+    count."""
+    found = list(usage(readings))
+    first, last = ((readings or [{}])[i].get("now_us", 0) for i in (0, -1))
+    # If there is one reading, each thread has begun at its own moment.
+    whole = 1000 * (last - first) or 0.9 * max(
+        (ns for _, ns, _, _ in found), default=0)
+    return {name: cpu / max(ns - delay, cpu, 1)
+            for name, ns, cpu, delay in found
+            if (ns == whole if last != first else ns >= whole)}
+
+
+def main_share(readings: Sequence[Dict[str, Any]]) -> float:
+    """Returns how much of a CPU the main thread of a process needs."""
+    last = (readings or [{}])[-1]
+    for thread in last.get("threads", ()):
+        if thread["tid"] == last["pid"]:
+            return shares(readings).get(thread["name"], 0.0)
+    return 0.0
 
 
 def growth(stock: Stock) -> float:

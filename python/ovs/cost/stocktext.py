@@ -236,28 +236,34 @@ def traceable(flow: str) -> str:
         "packet_type(ns=0,id=0)", "packet_type(ns=0,id=0),eth()")
 
 
+def last_bridge(trace: str) -> str:
+    """Returns the last bridge of ofproto/trace, or ""."""
+    bridges = re.findall(r'^ *bridge\("(.*)"\)$', trace, re.MULTILINE)
+    return bridges[-1] if bridges else ""
+
+
 def last_rule(trace: str) -> str:
     """Returns the last rule of ofproto/trace, and its bridge, or ""."""
     rules = re.findall(r"^ *(\d+)\. (.*)$", trace, re.MULTILINE)
-    bridges = re.findall(r'^ *bridge\("(.*)"\)$', trace, re.MULTILINE)
-    return (f"table {rules[-1][0]} of {bridges[-1]}, {rules[-1][1]}"
-            if rules and bridges else "")
+    bridge = last_bridge(trace)
+    return (f"table {rules[-1][0]} of {bridge}, {rules[-1][1]}"
+            if rules and bridge else "")
 
 
 def warning(trace: str) -> str:
     """Returns the first warning of ofproto/trace, or "".  What is meant to be
     is none, such as a port that a spanning tree blocks."""
     match = re.search(
-        r"^ *(?:-> no live bucket()|>>(?:>>)? (?!.*(?:skipping |TTL except))"
-        r"(?:dropping )?(.*?)(?: <<<<)?)$", trace, re.MULTILINE)
-    if match and match[1] is not None:
-        groups_ = re.findall(r"^ *group:(\d+)$", trace[:match.start()],
-                             re.MULTILINE)
-        ports = re.findall(r"not live due to port (\d+)$", trace,
-                           re.MULTILINE)
-        return (f"group {(groups_ or ['?'])[-1]} has no live bucket"
-                + (f" (port {', port '.join(ports)})" if ports else ""))
-    return match[2] if match else ""
+        r"^ *(?:-> (?P<dead>no live bucket)"
+        r"|>>(?:>>)? (?!.*(?:skipping |TTL exception))(?:dropping )?"
+        r"(?P<why>.*?)(?: <<<<)?)$", trace, re.MULTILINE)
+    if not match or not match["dead"]:
+        return match["why"] if match else ""
+    groups_ = re.findall(r"^ *group:(\d+)$", trace[:match.start()],
+                         re.MULTILINE)
+    ports = re.findall(r"not live due to port (\d+)$", trace, re.MULTILINE)
+    return (f"group {(groups_ or ['?'])[-1]} has no live bucket"
+            + (f" (port {', port '.join(ports)})" if ports else ""))
 
 
 def resubmitting_rule(trace: str) -> str:
