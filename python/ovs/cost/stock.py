@@ -716,21 +716,23 @@ class Watch:
     def _ask_bonds(self) -> None:
         """Which bonds have no link, though packets go there?"""
         stock = self.stock
+        if stock.rate("drop_action_of_pipeline") < 10:
+            return
         bonds = [(port["name"], members) for port in stock.latest("Port")
                  if isinstance(port.get("interfaces"), list)
                  for members in [stock.referred([port], "interfaces",
                                                 "Interface")]
                  if members[1:] and all(row.get("link_state") == "down"
                                         for rows in members for row in rows)]
-        if not bonds or stock.rate("drop_action_of_pipeline") < 10:
-            return
-        used = {(bridge, port) for bridge in self._bridges
-                for port, _, _ in self._fdb(bridge)}
+        used = set()
+        for bridge in self._bridges if bonds else ():
+            ports = {port for port, _, _ in self._fdb(bridge)}
+            used |= {rows[-1]["name"] for rows in stock.interfaces(bridge)
+                     if str(rows[-1].get("ofport")) in ports}
         stock.more["unused"] = [
-            (name, [rows[-1]["name"] for rows in members])
-            for name, members in bonds
-            if any((bridge, str(rows[-1].get("ofport"))) in used
-                   for rows in members for bridge in self._bridges)]
+            (name, names) for name, members in bonds
+            for names in [[rows[-1]["name"] for rows in members]]
+            if used.intersection(names)]
 
     def _ask_neighbours(self) -> None:
         """Which next hop of a tunnel has no MAC address?"""
