@@ -59,6 +59,9 @@ def healthy() -> Stock:
     return found
 
 
+START = 1767225600              # 2026-01-01T00:00:00Z.
+
+
 def count(found: Stock, **counters: float) -> None:
     """Has counters of coverage/show grow by so much a second."""
     for name, rate in counters.items():
@@ -175,10 +178,16 @@ def multicast(found: Stock) -> None:
             for i in range(20)) + "    1     0  querier       3\n")
 
 
+def log(found: Stock, *lines: str) -> None:
+    """Has the log some lines of the window."""
+    found.since = START
+    found.log = "".join(f"2026-01-01T00:00:0{i}.000Z|0000{i}|{line}\n"
+                        for i, line in enumerate(lines))
+
+
 def mtu(found: Stock) -> None:
-    found.since = "2026-01-01T00:00:00"
-    found.log = ("2026-01-01T00:00:01.000Z|00071|netdev_linux|WARN|error "
-                 "sending Ethernet packet on p 2: Message too long\n")
+    log(found, "netdev_linux|WARN|error sending Ethernet packet on p 2: "
+        "Message too long")
 
 
 def unread(found: Stock) -> None:
@@ -268,7 +277,7 @@ def pmd(found: Stock) -> None:
 
 def stall(found: Stock) -> None:
     count(found, long_poll_interval=0.2)
-    found.since = "2026-01-01T00:00:00"
+    found.since = START
     found.log = ("2025-12-31T23:59:59.999Z|00001|timeval|WARN|Unreasonably "
                  "long 9999ms poll interval (1ms user)\n"
                  "2026-01-01T00:00:01.000Z|00002|timeval|WARN|Unreasonably "
@@ -296,13 +305,6 @@ def toggled(found: Stock) -> None:
     interface(found, {"link_resets": 7}, {"link_resets": 10})
 
 
-def log(found: Stock, *lines: str) -> None:
-    """Has the log some lines of the window."""
-    found.since = "2026-01-01T00:00:00"
-    found.log = "".join(f"2026-01-01T00:00:0{i}.000Z|0000{i}|{line}\n"
-                        for i, line in enumerate(lines))
-
-
 def refused(found: Stock, n: int) -> None:
     log(found, *["connmgr|INFO|br0<->unix#3: sending OFPFMFC_TABLE_FULL error "
                  "reply to OFPT_FLOW_MOD message"] * n)
@@ -328,13 +330,6 @@ def slave(found: Stock) -> None:
     count(found, connmgr_async_unsent=1000)
     found.tables = [{"Controller": [{
         "target": "tcp:192.0.2.1", "is_connected": True, "role": "slave"}]}]
-
-
-def unregistered(found: Stock) -> None:
-    found.more["unregistered"] = "br0", 900.0
-    found.tables = [{"Bridge": [{
-        "name": "br0", "mcast_snooping_enable": True, "other_config": {
-            "mcast-snooping-disable-flood-unregistered": "true"}}]}]
 
 
 def nat(found: Stock) -> None:
@@ -392,7 +387,9 @@ CASES = {
     "cfm-fault": (lambda s: interface(s, *[{
         "cfm_fault": True, "cfm_fault_status": ["recv", "rdi"]}] * 2),
         "CFM on p1 has a fault (recv, rdi)"),
-    "multicast-unregistered": (unregistered, "br0 drops 900 multicast"),
+    "multicast-unregistered": (
+        lambda s: s.more.update(unregistered=("br0", 900.0)),
+        "br0 drops 900 multicast"),
     "database-disk-full": (lambda s: setattr(s, "full_disk", "/x/conf.db"),
                            "file system of /x/conf.db is full"),
     "database-busy": (busy_database, "needs 100% of a CPU, by python3 "
@@ -516,16 +513,13 @@ class TestRules(unittest.TestCase):
             nat(found)
             found.log = found.log.replace("90 log", "3 log")
 
-        def elsewhere(found: Stock) -> None:
-            log(found, "vconn|WARN|unix#7: version negotiation failed (we)")
-            reconnect(found)
-
         for make in (lambda s: refused(s, 3), works, seldom):
             found = healthy()
             make(found)
             self.assertEqual(findings(found), [])
         found = healthy()
-        elsewhere(found)
+        log(found, "vconn|WARN|unix#7: version negotiation failed (we)")
+        reconnect(found)
         self.assertIn("(End of file)", findings(found)[0]["sentence"])
 
     def test_chain(self) -> None:
@@ -547,7 +541,7 @@ class TestRules(unittest.TestCase):
                       "2000 ms waiting for pmd-c01/id:6 to quiesce\n")
         self.assertIn("(2 times over 1 s), waiting for pmd-c01/id:6 (RCU)",
                       findings(found)[0]["sentence"])
-        found.since = "2026-01-01T00:00:03"
+        found.since = START + 3
         self.assertEqual(found.awaited(), "")
 
     def test_learner(self) -> None:

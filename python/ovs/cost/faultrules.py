@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ovs.cost.blame import FEW, clients, resets, speakers, who
 from ovs.cost.case import Case, Numbers, Rule
-from ovs.cost.stock import (MUCH, OFTEN, SELDOM, UNREGISTERED, gain, has_pmd,
+from ovs.cost.stock import (OFTEN, SELDOM, UNREGISTERED, gain, has_pmd,
                             main_share, number)
 
 OTHER_ERRORS = {                # Of ports.
@@ -231,7 +231,7 @@ def cfm(case: Case) -> Numbers:
 
 def unregistered(case: Case) -> Numbers:
     bridge, rate = case.stock.more.get("unregistered", ("", 0.0))
-    if rate >= FEW and case.stock.config(UNREGISTERED, bridge) == "true":
+    if rate >= FEW:
         yield {"share": 0.7, "name": bridge, "rate": rate}
 
 
@@ -248,7 +248,7 @@ def busy_database(case: Case) -> Numbers:
 
 def log_grows(case: Case) -> Numbers:
     stock, modules = case.stock, case.stock.more.get("debug", [])
-    if modules and stock.logs > MUCH * stock.seconds > 0:
+    if modules:
         yield {"share": 0.3, "mb": 60e-6 * stock.logs / stock.seconds,
                "what": ", ".join(modules[:3]) + (
                    ", ..." if modules[3:] else "")}

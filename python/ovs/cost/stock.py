@@ -15,7 +15,6 @@ import socket
 import subprocess
 import time
 from collections import Counter
-from datetime import datetime, timedelta
 from typing import (Any, Callable, Counter as Counts, Dict, Iterator, List,
                     Optional, Sequence, Set, Tuple)
 
@@ -103,7 +102,7 @@ class Stock:
         self.no_database = ""           # Why ovsdb-server is not there.
         self.log = ""
         self.logs = 0                   # Bytes that were logged.
-        self.since = ""                 # When it began, as in the log.
+        self.since = 0.0                # When it began.
         self.more: Dict[str, Any] = {}
         self.notes: List[str] = []      # What could not be had or read.
 
@@ -182,11 +181,11 @@ class Stock:
     def logged(self, pattern: str, before: float = 0) -> List[Any]:
         """Returns the groups of 'pattern', which begins with a module, of each
         line of the log in the window, or so many seconds before."""
-        since = (datetime.fromisoformat(self.since)
-                 - timedelta(seconds=before)).isoformat() if self.since else ""
+        since = time.strftime("%Y-%m-%dT%H:%M:%S",
+                              time.gmtime(self.since - before))
         return re.findall(rf"^\S+?\|\d+\|{pattern}", "\n".join(
-            line for line in self.log.split("\n") if since and line >= since),
-            re.MULTILINE)
+            line for line in self.log.split("\n")
+            if self.since and line >= since), re.MULTILINE)
 
     def longest_poll(self) -> int:
         """Returns the longest iteration of the main loop that the log has in
@@ -416,7 +415,7 @@ class Watch:
                          in stock.latest("Bridge")][:MAX_BRIDGES]
         if once:
             return
-        stock.since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+        stock.since = time.time()
         self._start = time.monotonic()
         if not stock.tables:
             listed = self._text("ofproto/list").split("\n")[:-1]
@@ -488,8 +487,7 @@ class Watch:
                 stock.log, size = processes.log(pid)
                 stock.logs += size
                 stock.files = processes.files_left(pid)
-            if stock.server:
-                stock.server.append(processes.threads(self._server))
+            stock.server.append(processes.threads(self._server))
             stock.full_disk = processes.full_disk(self._server)
             if not self.failed:
                 self._ask(stock.last, (*FIRST, *ONCE))
@@ -642,47 +640,43 @@ class Watch:
         return sorted((flow for flow in self._dump
                        if re.search(pattern, flow.actions)), reverse=True)
 
+    def _dropping(self) -> List[Tuple[float, stocktext.Flow]]:
+        """Returns the flows that rules drop, and how many packets each of them
+        has had in a second, if there are any."""
+        drops = self.stock.rate("drop_action_of_pipeline")
+        flows = self._flows("^drop$") if drops > 1 else []
+        total = max(sum(flow.packets for flow in flows), 1)
+        return [(drops * flow.packets / total, flow) for flow in flows]
+
     def _ask_drops(self) -> None:
         """Why do rules drop packets, if not because they are to?"""
         stock = self.stock
-        drops = stock.rate("drop_action_of_pipeline")
-        flows = self._flows("^drop$") if drops > 1 else []
-        each = drops / max(sum(flow.packets for flow in flows), 1)
-        found: Dict[Tuple[str, str], float] = {}
-        for flow in flows[:N_TRACES]:
+        found: Counts[Tuple[str, str]] = Counter()
+        for rate, flow in self._dropping()[:N_TRACES]:
             trace = self._trace(flow.match)
-            why, rule = stocktext.warning(trace), stocktext.last_rule(trace)
             bridge = stocktext.last_bridge(trace)
             why = re.sub(r"\bport (\d+)\b", lambda m: "port " + stock.port(
-                m[1], bridge), why)
+                m[1], bridge), stocktext.warning(trace))
             # A trunk may bring what is for all ports of other VLANs, and who
             # listens to a mirror may ask for addresses.
             if why and not (flow.to_group() and re.search(
                     "for trunking|for mirroring", why)):
-                found[why, rule] = (found.get((why, rule), 0.0)
-                                    + each * flow.packets)
-        stock.more["dropped"] = [(rate, why, rule) for (why, rule), rate
-                                 in found.items()]
+                found[why, stocktext.last_rule(trace)] += rate  # type: ignore
+        stock.more["dropped"] = [(rate, *key) for key, rate in found.items()]
 
     def _ask_unregistered(self) -> None:
         """Which bridge drops multicast, since it knows no members?"""
-        stock = self.stock
-        drops = stock.rate("drop_action_of_pipeline")
-        if drops <= 1 or not any(stock.config(UNREGISTERED, bridge) == "true"
-                                 for bridge in self._bridges):
-            return
-        flows = self._flows("^drop$")
         # All bridges flood what is for 224.0.0.0/24.
-        groups = [flow for flow in flows if re.search(
+        groups = [(rate, flow) for rate, flow in self._dropping() if re.search(
             r"dst=(01:00:5e:(?!00:00:)|33:33:)", flow.match)]
-        for flow in groups[:1]:
+        for _, flow in groups[:1]:
             trace = self._trace(flow.match)
             bridge = stocktext.last_bridge(trace)
-            if re.search(r"^ *NORMAL$", trace, re.MULTILINE) and (
-                    len(self._text("mdb/show", bridge).split("\n")) < 3):
-                stock.more["unregistered"] = bridge, drops * sum(
-                    flow.packets for flow in groups) / max(
-                        sum(flow.packets for flow in flows), 1)
+            if self.stock.config(UNREGISTERED, bridge) == "true" and re.search(
+                    r"^ *NORMAL$", trace, re.MULTILINE) and len(
+                        self._text("mdb/show", bridge).split("\n")) < 3:
+                self.stock.more["unregistered"] = bridge, sum(
+                    rate for rate, _ in groups)
 
     def _ask_log(self) -> None:
         """Which modules log debug messages?"""
@@ -718,7 +712,8 @@ class Watch:
         stock = self.stock
         if stock.rate("drop_action_of_pipeline") < 10:
             return
-        bonds = [(port["name"], members) for port in stock.latest("Port")
+        bonds = [(port["name"], [rows[-1]["name"] for rows in members])
+                 for port in stock.latest("Port")
                  if isinstance(port.get("interfaces"), list)
                  for members in [stock.referred([port], "interfaces",
                                                 "Interface")]
@@ -729,10 +724,8 @@ class Watch:
             ports = {port for port, _, _ in self._fdb(bridge)}
             used |= {rows[-1]["name"] for rows in stock.interfaces(bridge)
                      if str(rows[-1].get("ofport")) in ports}
-        stock.more["unused"] = [
-            (name, names) for name, members in bonds
-            for names in [[rows[-1]["name"] for rows in members]]
-            if used.intersection(names)]
+        stock.more["unused"] = [bond for bond in bonds
+                                if used.intersection(bond[1])]
 
     def _ask_neighbours(self) -> None:
         """Which next hop of a tunnel has no MAC address?"""
@@ -770,10 +763,9 @@ class Watch:
             time.sleep(0.5)
             self._dump = None
             dumps.append((time.monotonic(), {
-                (flow.port, match[1], flow.match): flow.packets
-                for flow in self._flows(r"slow_path\(\w")
-                for match in (re.search(r"slow_path\((\w+)", flow.actions),)
-                if match}))
+                (flow.port, re.findall(r"slow_path\((\w+)", flow.actions)[0],
+                 flow.match): flow.packets
+                for flow in self._flows(r"slow_path\(\w")}))
         (start, old), (end, new) = dumps
         self.stock.more["slow"] = sorted((
             ((n - old.get(key, 0)) / (end - start), *key)

@@ -277,10 +277,10 @@ def port_drops(case: Case) -> Numbers:
                                 ("tx_errors", "tx", "sent"),
                                 ("rx_errors", "rx", "received")):
             for lost in losses(rows, what, way):
-                qos = [row.get("type") for port in case.stock.latest("Port")
-                       if port["name"] == lost["name"] and way == "tx"
-                       for row in case.stock.latest("QoS")
-                       if row.get("_uuid") == port.get("qos")]
+                port = [row for row in case.stock.latest("Port")
+                        if row["name"] == lost["name"] and way == "tx"]
+                qos = [each[-1].get("type") for each
+                       in case.stock.referred(port, "qos", "QoS")]
                 yield dict(lost, way=done, what=what + (
                     f", by its QoS ({qos[0]})?" if qos else ""))
 
