@@ -218,7 +218,6 @@ TABLES = {
     "histogram": "spread",
     "instructions": "cells variant",
     "kernel": "ratios off/stock on/off on/stock queue/on trace/stock",
-    "learning": "ratios off/stock on/stock on/off every/off",
     "memory": "cells case",
     "pods": "ratios stock/patched unit=cpu*",
     "port_changes": "ratios stock/patched",
