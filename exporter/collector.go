@@ -443,14 +443,20 @@ func (a *answer) show(show *report.Show) {
 // sums adds the metrics of all accounts together.
 func (a *answer) sums(show *report.Show, omitted map[string]uint64) {
 	accounts := map[string]uint64{}
+	seen := map[string]bool{}
 	for i := range show.Total {
 		sum := &show.Total[i]
 		f := families[[2]string{sum.Kind, ""}]
 		if f == nil || f.kind.report != show.Report {
 			continue
 		}
-		accounts[sum.Kind] += sum.Accounts
 		labels := f.kind.sumValues(a.target, sum)
+		key := fmt.Sprint(sum.Kind, labels)
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		accounts[sum.Kind] += sum.Accounts
 		created := time.UnixMicro(sumSince(show, sum))
 		a.metrics = f.collect(a.metrics, &sum.Body, created, labels)
 		if a.options.Classes > 0 {

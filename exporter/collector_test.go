@@ -4,6 +4,7 @@ package ovscost
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -116,6 +117,41 @@ func parse(t testing.TB, name string) *report.Show {
 		t.Fatal(err)
 	}
 	return show
+}
+
+// reply is a Source of one reply.
+type reply []byte
+
+func (r reply) Call(string, ...string) ([]byte, error) {
+	return fmt.Appendf(nil, `{"replies":[%s]}`, r), nil
+}
+
+func (reply) Close() error { return nil }
+
+// Whatever a daemon replies, there are metrics, and each of them once.
+func FuzzCollect(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	whole := `{"unit": "ns", "histogram": {"scale": 3}}`
+	f.Add([]byte(`{"version": 2, "report": "tx", "command": "cost-show",
+		"total": [{"kind": "burst"}, {"kind": "burst",
+		"counters": {"sent": {"a": 1, "packets": 2}},
+		"stages": {"run": ` + whole + `, "total": ` + whole + `}}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		gather(t, collector(t, Options{Accounts: 9, Classes: 9, Threads: 9,
+			Open: func(context.Context, string) (Source, error) {
+				return reply(text), nil
+			}}))
+	})
 }
 
 func TestOptions(t *testing.T) {

@@ -289,7 +289,8 @@ func (f *family) collect(metrics []prometheus.Metric, body *report.Body,
 				metrics = append(metrics, newHistogram(descs[sampled], stage,
 					created, labels))
 			}
-		} else if report.IsWhole(name) {
+		} else if report.IsWhole(name) && (name == "run" ||
+			body.Stages["run"] == nil) {
 			metrics = append(metrics, newHistogram(f.whole[sampled], stage,
 				created, labels))
 		} else if desc := f.stages[sampled]; desc != nil {
@@ -300,10 +301,10 @@ func (f *family) collect(metrics []prometheus.Metric, body *report.Body,
 	for name, members := range body.Counters {
 		if desc := f.groups[name]; desc != nil {
 			for member, n := range members {
-				if name == "sent" {
-					counter(desc, n, labels)
-				} else {
+				if name != "sent" {
 					counter(desc, n, with(member))
+				} else if member == "packets" {
+					counter(desc, n, labels)
 				}
 			}
 		}
