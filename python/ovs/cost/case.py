@@ -106,7 +106,8 @@ def limit_of(case: Case, name: str) -> Dict[str, Any]:
         fall = next((m for m in moves if m["to"] < m["from"]), None)
         found.update(limit=limit, before=max(
             [limit, *(m["from"] for m in moves)]))
-        if fall and fall["reason"] in ("scaled", "reduced"):
+        if fall and "duration_ms" in fall and (
+                fall["reason"] in ("scaled", "reduced")):
             age_us = case.limit["now_us"] - fall["time_us"]
             found.update(recent=age_us < RECENT_US, cause="by load: a "
                          f"revalidation round took {fall['duration_ms']:,} ms")

@@ -85,7 +85,7 @@ class Section:
         start, end = self.total.start_us, self.total.end_us
         series: Dict[str, Dict[float, float]] = {}
         for reply in self.recording.limits.get(self.source, ()):
-            for item in reply["datapaths"]:
+            for item in reply.get("datapaths", ()):
                 points = series.setdefault(item["name"], {})
                 for move in reversed(item["latest"]):
                     if start <= move["time_us"] <= end:

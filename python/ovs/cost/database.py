@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Any, Counter as Counts, Dict, List, Tuple
 
 from ovs.cost import processes
+from ovs.cost.model import BadReply, understood
 
 # What is read, and columns that people or programs change.
 READ = {"Open_vSwitch": (), "Bridge": (), "Controller": (),
@@ -167,6 +168,7 @@ class Database:
                     for column in columns:
                         self.changes[table, name, column] += 1
 
+    @understood()
     def _call(self, method: str, params: List[Any]) -> Any:
         self._id += 1
         self._send(method=method, params=params, id=self._id)
@@ -175,7 +177,7 @@ class Database:
             for message in self._messages(deadline - time.monotonic()):
                 if message.get("id") == self._id and "method" not in message:
                     if message.get("error"):
-                        raise ValueError(str(message["error"]))
+                        raise BadReply(str(message["error"]))
                     return message["result"]
                 self._handle(message)
         raise socket.timeout(processes.halted(self.server)
@@ -185,6 +187,7 @@ class Database:
         """Waits for an answer."""
         self._call("echo", [])
 
+    @understood()
     def read(self) -> Dict[str, List[Dict[str, Any]]]:
         """Returns the rows of some tables."""
         tables = list(READ)
@@ -203,6 +206,7 @@ class Database:
             table: {"columns": columns, "select": {"initial": False}}
             for table, columns in WATCHED.items()}])
 
+    @understood()
     def look(self) -> None:
         """Counts what has changed so far, for 50 ms at most."""
         end = time.monotonic() + 0.05

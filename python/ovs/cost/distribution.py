@@ -29,6 +29,7 @@ NUMBERS: Tuple[int, ...] = tuple(b for b in range(N_EDGES)
                                  if not b or EDGES[b] > EDGES[b - 1])
 BOUNDS: Tuple[int, ...] = tuple(EDGES[b] for b in NUMBERS)
 MAX_EXACT = 11
+MAX = 1 << 64                   # No count is as high.
 
 
 class Unmergeable(ValueError):
@@ -87,14 +88,14 @@ class Distribution:
     def from_json(json: Dict[str, Any]) -> Distribution:
         """Returns a stage as it is in a reply.  Raises ValueError, KeyError or
         TypeError if it is none."""
-        d = Distribution(json["unit"], json["sampled"],
-                         json.get("apart", False))
-        d.count = _natural(json["count"])
-        d.sum = _natural(json["sum"])
+        d = Distribution(str(json["unit"]), bool(json["sampled"]),
+                         bool(json.get("apart")))
+        d.count = natural(json["count"])
+        d.sum = natural(json["sum"])
         hist = json.get("histogram")
         if d.count:
-            d.min = _natural(json["min"])
-            d.max = _natural(json["max"])
+            d.min = natural(json["min"])
+            d.max = natural(json["max"])
             d.given = {name: float(json[name]) for name, _ in PERCENTILES}
         if hist is None:
             d.buckets = None if d.count else {}
@@ -264,8 +265,10 @@ class Distribution:
                    float(EDGES[b] if b < N_EDGES else self.max), n)
 
 
-def _natural(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+def natural(value: Any) -> int:
+    """Returns a count of a reply.  Raises ValueError if it is none."""
+    if isinstance(value, bool) or not isinstance(value, int) or not (
+            0 <= value < MAX):
         raise ValueError(f"{value!r} is no count")
     return value
 
@@ -277,11 +280,11 @@ def _buckets(hist: Dict[str, Any]) -> Dict[int, int]:
     buckets = {}
     first = hist.get("offset", 0) - OTLP_OFFSET + 1
     for b, n in enumerate(hist.get("bucket_counts", ()), first):
-        if _natural(n):
+        if natural(n):
             if not 0 < b < N_EDGES:
                 raise ValueError("a bucket that there can't be")
             buckets[b] = n
     for b, name in (0, "zero_count"), (OVERFLOW, "overflow"):
-        if _natural(hist.get(name, 0)):
+        if natural(hist.get(name, 0)):
             buckets[b] = hist[name]
     return buckets

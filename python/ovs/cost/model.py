@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from typing import (Any, Dict, Iterable, List, Mapping, NamedTuple, Optional,
-                    Sequence, Tuple)
+import contextlib
+from typing import (Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple,
+                    Optional, Sequence, Tuple)
 
-from ovs.cost.distribution import Distribution, Negative, Unmergeable
+from ovs.cost.distribution import (MAX, Distribution, Negative, Unmergeable,
+                                   natural)
 
 VERSION = 2                     # Of the replies' schema.
 
@@ -35,6 +37,19 @@ class BadReply(ValueError):
     """A reply that can't be understood."""
 
 
+@contextlib.contextmanager
+def understood() -> Iterator[None]:
+    """Raises BadReply where a reply does not have the form that it should."""
+    try:
+        yield
+    except BadReply:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError,
+            TypeError, ValueError) as e:
+        raise BadReply(f"a reply that is not understood "
+                       f"({type(e).__name__}: {e})") from e
+
+
 class Body:
     """Events, and what is known of their stages."""
 
@@ -49,12 +64,13 @@ class Body:
     @staticmethod
     def from_json(kind: str, json: Dict[str, Any]) -> Body:
         body = Body(kind)
-        body.events = int(json["events"])
+        body.events = natural(json["events"])
         for name, stage in sorted(json.get("stages", {}).items(),
                                   key=lambda s: s[1].get("index", 0)):
             body.stages[name] = Distribution.from_json(stage)
         for group, members in json.get("counters", {}).items():
-            body.counters[group] = {n: int(v) for n, v in members.items()}
+            body.counters[group] = {n: natural(v)
+                                    for n, v in members.items()}
         return body
 
     def to_json(self) -> Dict[str, Any]:
@@ -269,28 +285,24 @@ class Reply:
         self.totals: Dict[Key, Account] = {}
 
     @staticmethod
+    @understood()
     def from_json(json: Any) -> Reply:
         """Raises BadReply if 'json' is none."""
-        check_version(json)
-        try:
-            reply = Reply(json["report"])
-            reply.pid = int(json["pid"])
-            reply.start_us = int(json["start_us"])
-            reply.now_us = int(json["now_us"])
-            reply.ovs_version = str(json["ovs_version"])
-            reply.omitted = int(json["omitted"])
-            reply.head = {k: v for k, v in json.items() if k not in
-                          ("accounts", "deleted", "total")}
-            for name, accounts in (("accounts", reply.accounts),
-                                   ("deleted", reply.deleted),
-                                   ("total", reply.totals)):
-                for member in json.get(name, ()):
-                    account = Account.from_json(member)
-                    accounts[account.key] = account
-            return reply
-        except (KeyError, TypeError, ValueError, AttributeError) as e:
-            raise BadReply(f"a reply that is not understood "
-                           f"({type(e).__name__}: {e})") from e
+        reply = Reply(json["report"])
+        reply.pid = json["pid"]
+        reply.start_us = natural(json["start_us"])
+        reply.now_us = json["now_us"]
+        reply.ovs_version = str(json["ovs_version"])
+        reply.omitted = natural(json["omitted"])
+        reply.head = {k: v for k, v in json.items() if k not in
+                      ("accounts", "deleted", "total")}
+        for name, accounts in (("accounts", reply.accounts),
+                               ("deleted", reply.deleted),
+                               ("total", reply.totals)):
+            for member in json.get(name, ()):
+                account = Account.from_json(member)
+                accounts[account.key] = account
+        return reply
 
     def to_json(self) -> Dict[str, Any]:
         json = dict(self.head)
@@ -308,6 +320,7 @@ class Reply:
         return int(self.head.get("settings", {}).get("sample_interval", 0))
 
 
+@understood()
 def check_version(json: Any) -> None:
     """Raises BadReply unless 'json' is a reply of a version that is known."""
     if not isinstance(json, dict) or "version" not in json:
@@ -316,8 +329,43 @@ def check_version(json: Any) -> None:
         raise BadReply(f"version {json['version']} of the replies' form, of "
                        f"which this program knows {VERSION} only: a newer "
                        f"one is needed")
-    if not isinstance(json.get("report"), str):
-        raise BadReply("a reply that does not name its report")
+    _check(json, FORM, "reply")
+
+
+_ACCOUNT = {
+    "kind": "", "?name": "", "?datapath": "", "?accounts": 0, "?since_us": 0,
+    "?classes": [{"name": ""}], "?threads": [{"name": ""}],
+    "?top": [{"what": "", "rows": [{
+        "name": "", "?group": "", "events": 0, "samples": 0, "error": 0,
+        "mean_ns": 0}]}],
+    "?slowest": [{
+        "total_ns": 0, "time_us": 0, "thread": "", "class": "", "cause": "",
+        "details": {}, "stages": {}}]}
+# The form of replies, as far as these are used as they are.  What begins with
+# "?" may be absent.
+FORM = {
+    "report": "", "pid": 0, "now_us": 0, "?settings": {"?sample_interval": 0},
+    "?clock": {}, "?accounts": [_ACCOUNT], "?deleted": [_ACCOUNT],
+    "?total": [_ACCOUNT],
+    "?datapaths": [{"name": "", "flow_limit": 0, "latest": [{
+        "reason": "", "from": 0, "to": 0, "time_us": 0, "?duration_ms": 0}]}],
+    "?threads": [{
+        "name": "", "tid": 0, "cpu_ns": 0, "run_delay_ns": 0,
+        "?last": {"?ns": 0, "cpu_ns": 0, "run_delay_ns": 0}}]}
+
+
+def _check(json: Any, form: Any, what: str) -> None:
+    """Raises ValueError unless 'json' has a form, and maybe more."""
+    if not isinstance(json, type(form)) or form == 0 and not 0 <= json < MAX:
+        raise ValueError(f"{what}: {json!r:.40}")
+    if isinstance(form, dict):
+        for key, inner in form.items():
+            name = key.lstrip("?")
+            if name == key or name in json:
+                _check(json.get(name), inner, name)
+    elif isinstance(form, list):
+        for one in json:
+            _check(one, form[0], what)
 
 
 class Window:

@@ -9,7 +9,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ovs.cost import text
-from ovs.cost.model import REPORTS
+from ovs.cost.model import REPORTS, BadReply, understood
 from ovs.cost.recording import Writer
 from ovs.cost.target import CommandError, Target, TargetError
 
@@ -36,10 +36,12 @@ class Poller:
             options += ["-slowest", "16"]
         try:
             reply = self.target.command("cost/show", *options, *self.reports)
+            with understood():
+                lines = [{"target": name, "reply": one} for one
+                         in reply["replies"]]
             self.failed = ""
-            return [{"target": name, "reply": one} for one
-                    in reply["replies"]]
-        except (TargetError, CommandError) as e:
+            return lines
+        except (TargetError, CommandError, BadReply) as e:
             # The connection is made again in the next round.
             self.target.close()
             if str(e) == self.failed:

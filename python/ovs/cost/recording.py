@@ -19,8 +19,8 @@ import socket
 import sys
 import time
 import zlib
-from typing import (IO, Any, Callable, Dict, Iterable, Iterator, List,
-                    NamedTuple, Optional, Set, Tuple)
+from typing import (IO, Any, Callable, Dict, Iterator, List, NamedTuple,
+                    Optional, Set, Tuple)
 
 from ovs.cost import model
 
@@ -143,14 +143,14 @@ def _values(path: str, note: Callable[[str], None]) -> Iterator[Any]:
             if whole.strip():
                 try:
                     yield json.loads(whole)
-                except ValueError as e:
+                except (ValueError, RecursionError) as e:
                     raise BadRecording(f"{path}:{n_lines}: not JSON "
                                        f"({e})") from e
     rest = b"".join(pending)
     if rest.strip():
         try:
             yield json.loads(rest)
-        except ValueError:
+        except (ValueError, RecursionError):
             if not n_lines:
                 raise BadRecording(f"{path}: no recording") from None
             note(f"{path}: the last line was cut off, and is left out")
@@ -159,7 +159,7 @@ def _values(path: str, note: Callable[[str], None]) -> Iterator[Any]:
 def _one_value(path: str) -> Iterator[Any]:
     try:
         yield json.loads(b"".join(_chunks(path)))
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise BadRecording(f"{path}: no recording" + (
             "" if isinstance(e, UnicodeError) else f" ({e})")) from e
 
@@ -170,7 +170,6 @@ class Line(NamedTuple):
     source: str                         # Where it is from: host and target.
     reply: Optional[Dict[str, Any]]
     error: str
-    time_us: int
 
 
 def read(path: str, note: Callable[[str], None]
@@ -191,7 +190,8 @@ def read(path: str, note: Callable[[str], None]
                 f"{first['ovs_cost_recording']}, of which this program knows "
                 f"{FORMAT} only: a newer one is needed")
         return first, _lines(path, str(first.get("host", "")), values)
-    return {}, _bare(itertools.chain([first], values))
+    return {}, (Line("", value or {}, "")
+                for value in itertools.chain([first], values))
 
 
 def _lines(path: str, host: str, values: Iterator[Any]) -> Iterator[Line]:
@@ -199,20 +199,9 @@ def _lines(path: str, host: str, values: Iterator[Any]) -> Iterator[Line]:
         if not isinstance(value, dict):
             raise BadRecording(f"{path}: a line that is no JSON object")
         reply = value.get("reply")
-        if reply is not None:
-            model.check_version(reply)
-        elif "error" not in value:
-            continue                    # Something new.
-        yield Line(f"{host}/{value.get('target', '')}", reply,
-                   str(value.get("error", "")),
-                   int(reply["now_us"] if reply
-                       else value.get("time_us", 0)))
-
-
-def _bare(values: Iterable[Any]) -> Iterator[Line]:
-    for value in values:
-        model.check_version(value)
-        yield Line("", value, "", int(value["now_us"]))
+        if reply is not None or "error" in value:   # Or something new.
+            yield Line(f"{host}/{value.get('target', '')}", reply,
+                       str(value.get("error", "")))
 
 
 def _continues(early: model.Reply, late: model.Reply) -> bool:
@@ -285,19 +274,21 @@ class Recording:
                 if head.get("merged"):
                     line = line._replace(source=path)
                     self.sums.add(path)
-                if line.reply:
+                if line.reply is not None:
                     self.add(line.source, line.reply)
                 else:
                     self.errors.append(line)
         except model.BadReply as e:
             raise BadRecording(f"{path}: {e}") from e
 
+    @model.understood()
     def add(self, source: str, json: Dict[str, Any]) -> None:
         """Adds a reply.  Raises BadReply."""
+        model.check_version(json)
         report, command = json["report"], json.get("command")
         if command == "cost-show":
             self._add((source, report), model.Reply.from_json(json))
-            slowest = [account for account in json["accounts"]
+            slowest = [account for account in json.get("accounts", ())
                        if "slowest" in account]
             if slowest:
                 self.slowest[source, report] = slowest

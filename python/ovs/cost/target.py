@@ -175,6 +175,9 @@ class Target:
                     value, end = json.JSONDecoder().raw_decode(text)
                 except ValueError:
                     pass
+                except RecursionError as e:
+                    raise OSError(errno.EPROTO, "a reply that is nested too "
+                                  "deeply") from e
                 else:
                     self._data = bytearray(text[end:].lstrip().encode())
                     return value

@@ -13,6 +13,7 @@ from ovs.cost.model import Account, Body
 
 MAX_LINES = 24                  # Of a stage's bars.
 MAX_BAR = 40
+MAX_TIME_US = 253402300799 * 10 ** 6    # The end of the year 9999.
 
 
 def printable(name: str) -> str:
@@ -55,8 +56,8 @@ def share(name: str, n: int, total: int) -> str:
 
 
 def when(time_us: int) -> str:
-    moment = (datetime.datetime(1970, 1, 1)
-              + datetime.timedelta(milliseconds=time_us // 1000))
+    moment = (datetime.datetime(1970, 1, 1) + datetime.timedelta(
+        milliseconds=min(time_us, MAX_TIME_US) // 1000))
     return moment.strftime("%Y-%m-%d %H:%M:%S.") + \
         f"{moment.microsecond // 1000:03}Z"
 
