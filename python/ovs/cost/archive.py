@@ -61,11 +61,15 @@ def _usable(table: str, rows: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
 
 def _value(text: str) -> Any:
     if text[:1] == "{":
-        return {key.strip('"'): _value(value) for key, value in re.findall(
+        return {key.strip('"'): _atom(value) for key, value in re.findall(
             r'("[^"]*"|[\w.-]+)=("(?:[^"\\]|\\.)*"|[^,}]*)', text)}
     if text[:1] == "[":
-        return [_value(value) for value in re.findall(
+        return [_atom(value) for value in re.findall(
             r'"(?:[^"\\]|\\.)*"|[^][", ]+', text)]
+    return _atom(text)
+
+
+def _atom(text: str) -> Any:
     if text[:1] == '"' == text[-1:]:
         return text[1:-1]
     return (int(text) if re.fullmatch(r"-?\d{1,18}", text) else

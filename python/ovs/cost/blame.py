@@ -47,7 +47,7 @@ def speakers(case: Case, kind: str = "") -> str:
         stock.clients.seen if stock.clients else {}).items()
         if name.endswith(".mgmt") for label, seen in labels.items()))
     listeners = stock.more.get("listeners", {})
-    remote = [listeners.get(row.get("target")) or str(row.get("target"))
+    remote = [listeners.get(str(row.get("target"))) or str(row.get("target"))
               for row in stock.latest("Controller")
               if row.get("is_connected") is True]
     messages = case.tops.get("bridge message", [])

@@ -178,8 +178,8 @@ def unknown_tunnel(case: Case) -> Numbers:
     stock = case.stock
     rate = stock.rate("datapath_drop_upcall_error")
     found = stock.logged(r"tunnel(?:\(\S+\))?\|WARN\|receive tunnel port not "
-                         r"found \(.*?tun_id=(\w+),.*?tun_(?:ipv6_)?src="
-                         r"([^,]+)", SELDOM)
+                         r"found \(.*?tun_id=(0x[0-9a-f]{1,16}|0),.*?"
+                         r"tun_(?:ipv6_)?src=([^,]+)", SELDOM)
     if not found or rate < FEW:
         return
     key, source = found[-1]
@@ -192,7 +192,7 @@ def unknown_tunnel(case: Case) -> Numbers:
                 for rows in ports[:3]]
         yield {"share": 1.0, "rate": rate, "source": source,
                "ports": ", ".join(keys) or f"no port has remote_ip={source}",
-               "key": int(key, 0) if key[:1].isdigit() else key}
+               "key": int(key, 0)}
 
 
 def slaves(case: Case) -> Numbers:
@@ -226,7 +226,7 @@ def cfm(case: Case) -> Numbers:
         if all(row.get("cfm_fault") is True for row in rows):
             why = rows[-1].get("cfm_fault_status") or []
             yield {"share": 0.5, "name": rows[-1]["name"], "why": ", ".join(
-                why if isinstance(why, list) else [str(why)])}
+                map(str, why if isinstance(why, list) else [why]))}
 
 
 def unregistered(case: Case) -> Numbers:

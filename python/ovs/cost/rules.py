@@ -93,7 +93,7 @@ def starved(case: Case) -> Numbers:
              if thread[1] > (PREEMPTED if thread[0] else STARVED)
              and not thread[2].startswith("urcu")]
     for _, delay, name, _ in [max(found)] if found else ():
-        cpu = re.match(r"pmd-c(\d+)/", name)
+        cpu = re.match(r"pmd-c(\d{1,9})/", name)
         share, hog = case.stock.hogs.get(int(cpu[1]) if cpu else -1, (0, ""))
         yield {"name": name, "share": min(delay, 1.0), "others": (
             f"; {hog} has used {share:.0%} of that CPU" if hog else "")

@@ -191,7 +191,7 @@ class Stock:
         """Returns the longest iteration of the main loop that the log has in
         the window, in ms, or 0."""
         return max(map(int, self.logged(
-            r"timeval\|WARN\|Unreasonably long (\d+)ms poll")), default=0)
+            r"timeval\|WARN\|Unreasonably long (\d{1,9})ms poll")), default=0)
 
     def awaited(self) -> str:
         """Returns the thread that others waited for (RCU) in the window, as
@@ -208,8 +208,9 @@ class Stock:
     def suppressed(self, module: str) -> float:
         """Returns how many messages of a module are not logged in a second,
         since there are too many."""
-        found = self.logged(rf"{module}(?:\(\S+\))?\|WARN\|Dropped (\d+) log "
-                            r"messages in last (\d+) seconds", OFTEN)
+        found = self.logged(rf"{module}(?:\(\S+\))?\|WARN\|"
+                            r"Dropped (\d{1,9}) log messages in last "
+                            r"(\d{1,9}) seconds", OFTEN)
         return max((int(n) / max(int(s), 1) for n, s in found), default=0.0)
 
     def without_nat(self) -> bool:

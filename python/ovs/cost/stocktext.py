@@ -20,7 +20,9 @@ def scan(text: str, patterns: Dict[str, str], unknown: Unknown
          ) -> Iterator[Tuple[str, Match[str]]]:
     """Yields, for each line, the name of the first pattern that matches all of
     it, and the match.  Empty lines are left out."""
-    compiled = [(name, re.compile(p)) for name, p in patterns.items()]
+    # No number has more digits.
+    compiled = [(name, re.compile(p.replace(r"\d+", r"\d{1,20}")))
+                for name, p in patterns.items()]
     for line in text.split("\n"):
         if not line.strip():
             continue
@@ -176,7 +178,7 @@ def next_hop(text: str) -> str:
 
 def number(text: str, unknown: Unknown) -> int:
     """Returns a number that is all of the text, or -1."""
-    if re.fullmatch(r"\d+", text.strip()):
+    if re.fullmatch(r"\d{1,20}", text.strip()):
         return int(text)
     unknown.append(text.strip().split("\n")[0])
     return -1
@@ -196,7 +198,8 @@ def fragments(text: str, unknown: Unknown) -> Dict[str, int]:
 def zones(text: str) -> List[str]:
     """Returns the zones of dpctl/ct-get-limits that are full, as text."""
     return [f"zone {m[1]} ({int(m[3]):,} of {int(m[2]):,})"
-            for m in re.finditer(r"zone=(\d+),limit=(\d+),count=(\d+)", text)
+            for m in re.finditer(
+                r"zone=(\d+),limit=(\d{1,20}),count=(\d{1,20})", text)
             if int(m[3]) >= int(m[2]) > 0]
 
 
@@ -224,8 +227,8 @@ class Flow(NamedTuple):
 def flows(text: str) -> List[Flow]:
     """Returns the flows of dpctl/dump-flows."""
     return [Flow(int(m[3]), m[2], traceable(m[1]), m[4]) for m in re.finditer(
-        r"^(recirc_id.*in_port\(([^)]*)\).*), packets:(\d+),.*actions:(.*)$",
-        text, re.MULTILINE)]
+        r"^(recirc_id.*in_port\(([^)\n]*)\).*), packets:(\d{1,20}),.*"
+        r"actions:(.*)$", text, re.MULTILINE)]
 
 
 def traceable(flow: str) -> str:
@@ -278,15 +281,16 @@ def resubmitting_rule(trace: str) -> str:
 def tables(text: str) -> Dict[str, int]:
     """Returns how many rules each table has, of ovs-ofctl dump-tables."""
     return {m[1]: int(m[2]) for m in re.finditer(
-        r"^\s*table (\d+)[^:\n]*:\s*active=(\d+)", text, re.MULTILINE)}
+        r"^ *table (\d+)[^:\n]*:\s*active=(\d{1,20})", text, re.MULTILINE)}
 
 
 def meters(text: str) -> Dict[str, int]:
     """Returns how many packets each meter has dropped, of ovs-ofctl
     meter-stats."""
     found: Dict[str, int] = {}
-    for m in re.finditer(r"meter[:=](\w+)|^\s*\d+:\s*packet_count:(\d+)", text,
-                         re.MULTILINE):
+    for m in re.finditer(
+            r"meter[:=](\w+)|^ *\d+:\s*packet_count:(\d{1,20})", text,
+            re.MULTILINE):
         if m[1]:
             meter = m[1]
             found[meter] = 0
