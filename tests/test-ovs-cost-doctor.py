@@ -277,6 +277,19 @@ class TestDoctor(base.InTemporary):         # type: ignore
                 (ask, ["starved"]), (dump, ["starved", "main-loop-stalled"])):
             self.assertEqual(list(self.findings(self.after(starved))), names)
 
+    def test_stalled_by_starved(self) -> None:
+        """The main thread waits for threads: a trouble if one is starved."""
+        def wait(switch: Any, _: Any) -> None:
+            main_loop(switch, 6, rcu=2e8)
+
+        def both(switch: Any, got: Any) -> None:
+            starve(switch, got)
+            wait(switch, got)
+
+        for change, names in ((wait, []),
+                              (both, ["starved", "main-loop-stalled"])):
+            self.assertEqual(list(self.findings(self.after(change))), names)
+
     def test_last(self) -> None:
         """With --last, one reply says that the main thread is busy."""
         got = self.after(lambda *_: None)

@@ -92,7 +92,7 @@ def starved(case: Case) -> Numbers:
     found = [thread for thread in case.delays()
              if thread[1] > (PREEMPTED if thread[0] else STARVED)
              and not thread[2].startswith("urcu")]
-    for _, delay, name, _ in [max(found)] if found else ():
+    for _, delay, name in [max(found)] if found else ():
         cpu = re.match(r"pmd-c(\d{1,9})/", name)
         share, hog = case.stock.hogs.get(int(cpu[1]) if cpu else -1, (0, ""))
         yield {"name": name, "share": min(delay, 1.0), "others": (
@@ -113,7 +113,7 @@ def stalled(case: Case) -> Numbers:
         for name, body in account.classes.items() if stage == "stats"
         or body.stages["total"].percentile(50) > long / 2}
     # Anything takes long without a CPU, but a command that always does.
-    waits = next((share for _, _, name, share in case.delays()
+    delay = next((delay for _, delay, name in case.delays()
                   if name == "ovs-vswitchd" and not classes), 0.0)
     # One stall or two say little, but who asks for them asks again.
     few = n < (2 if stage in ("appctl", "openflow") else 3)
@@ -121,11 +121,11 @@ def stalled(case: Case) -> Numbers:
              for account in case.accounts("netlink")
              for name, body in account.threads.items() if name == "main"}
     waited = sum(calls.values()) > time / 2
-    # Who waits for the kernel waits for anybody.
-    limit = (BUSY if few or stage == "rcu" else
-             5 * STALLED if waited or stage in ("stats", "datapath")
+    # Who waits for the kernel waits for anybody; for threads, on a busy host.
+    limit = (BUSY if few or stage == "rcu" and not any(starved(case)) else
+             5 * STALLED if waited or stage in ("stats", "datapath", "rcu")
              else STALLED)
-    if time * (1 - waits) < limit * window_ns or not n or (
+    if time < (limit + delay) * window_ns or not n or (
             stage == "stats" and any(slow_statistics(case))):
         return
     what = DOING.get(stage, stage)
