@@ -8,6 +8,7 @@ import contextlib
 import importlib
 import io
 import json
+import os
 import re
 import unittest
 from pathlib import Path
@@ -335,54 +336,45 @@ class TestDoctor(base.InTemporary):         # type: ignore
 
     def test_recordings(self) -> None:
         """A recording of several hosts; which of them it is of."""
-        self.record("a.jsonl")
-        status, out, err = self.run_main("doctor", self.path("a.jsonl"))
+        self.record("a")
+        status, out, err = self.run_main("doctor", "a")
         self.assertEqual((status, err), (1, ""))
         self.assertRegex(out, "(?m)^pmd-c01/id:<9> is starved: ")
         self.assertIn("\n    See: ovs-appctl cost/threads -last 10s\n", out)
-        both = Path(self.path("a.jsonl")).read_text()
-        Path(self.path("b.jsonl")).write_text(re.sub(
-            '"host":"[^"]*"', '"host":"other"', both))
-        _, out, _ = self.run_main("doctor", self.path("a.jsonl"),
-                                  self.path("b.jsonl"))
-        self.assertRegex(out, "(?m)^other/ovs-vswitchd: pmd-c01/id:<9> is ")
-        status, _, err = self.run_main("doctor", self.path("none"))
-        self.assertEqual(status, 2)
-        self.assertIn("none: No such file", err)
-        status, _, err = self.run_main("doctor", self.path("sos.tar.xz"))
-        self.assertEqual(status, 2)
-        self.assertIn("sos.tar.xz: unpack it", err)
+        Path("b").write_text(re.sub('"host":"[^"]*"', '"host":"other"',
+                                    Path("a").read_text()))
+        self.assertRegex(self.output("doctor", "a", "b", status=1),
+                         "(?m)^other/ovs-vswitchd: pmd-c01/id:<9> is ")
+        for path, words in (("none", "none: No such file"),
+                            ("sos.tar.xz", "sos.tar.xz: unpack it")):
+            self.assertIn(words, self.errors("doctor", path))
 
     def test_live(self) -> None:
         switch = self.switch()
-        server = fake.Server(self.path("s"), switch)
-        server.start()
-        live = ["doctor", "-i", "0.1", "-t", self.path("s")]
+        server = self.serve(switch)
+        live = ["doctor", "-i", "0.1", "-t", self.sock]
         switch.start_us -= 10 ** 6
-        no_database = (f"ovs-cost: {self.path('s')}: the database can't be "
-                       "read: [Errno 2] No such file or directory\n")
+        no_database = (f"ovs-cost: {self.sock}: the database can't be read: "
+                       "[Errno 2] No such file or directory\n")
         self.assertEqual(self.run_main(*live), (0, "", no_database))
         switch.well = False
-        status, out, _ = self.run_main(*live, "--json")
-        self.assertEqual(status, 1)
-        self.assertEqual(json.loads(out)["findings"][0]["rule"], "starved")
+        reply = json.loads(self.output(*live, "--json", status=1))
+        self.assertEqual(reply["findings"][0]["rule"], "starved")
         # Of a window, all that a reply has counts.
         switch.well = True
         switch.tops = {"upcall port": top_rows(9000, 500, 500)}
         press(switch)
         self.assertEqual(self.run_main(*live), (0, "", no_database))
         server.commands.clear()
-        status, out, _ = self.run_main(*live, "--last", "5m")
-        self.assertEqual((status, out.splitlines()[0]), (
-            1, "Port p1 causes most upcalls: 90% (9,000 +/- 720), 2 other "
-            "ports the rest."))
+        out = self.output(*live, "--last", "5m", status=1)
+        self.assertEqual(out.splitlines()[0], "Port p1 causes most upcalls: "
+                         "90% (9,000 +/- 720), 2 other ports the rest.")
         self.assertEqual([c for c in server.commands if "5m" not in c
                           and "cost" in c[0]], [])
-        server.close()
+        os.unlink(self.sock)
         self.assertEqual(self.run_main(*live)[0], 2)
-        status, _, err = self.run_main("doctor", "-i", "0.1", "-t", "/none")
-        self.assertEqual(status, 2)
-        self.assertIn("/none: No such file", err)
+        self.assertIn("/none: No such file", self.errors(
+            "doctor", "-i", "0.1", "-t", "/none"))
         for bad in ["-l", "7s"], ["-i", "none"]:
             with self.assertRaises(SystemExit):
                 self.run_main(*live, *bad)

@@ -164,7 +164,7 @@ class TestFuzz(base.InTemporary):           # type: ignore
     @fuzz
     @given(CHANGES, st.just([]) | EDITS)
     def test_recording(self, changes: Any, edits: Any) -> None:
-        path = self.path("r")
+        path = "recording"
         Path(path).write_text(damaged(dump(LINES, changes), *edits), "utf-8",
                               "surrogatepass")
         try:

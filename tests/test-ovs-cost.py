@@ -53,6 +53,10 @@ def silent(_message: str) -> None:
     pass
 
 
+def load(*paths: str) -> recording.Recording:
+    return recording.load(paths, silent)
+
+
 def again(reply: Dict[str, Any]) -> Reply:
     """Returns 'reply' as it is after having been written and read."""
     return Reply.from_json(json.loads(json.dumps(reply)))
@@ -62,13 +66,19 @@ class InTemporary(unittest.TestCase):
     """Tests that need a directory."""
 
     def setUp(self) -> None:
-        # The path of a socket has to be short.
-        directory = tempfile.TemporaryDirectory(prefix="oc.")
+        directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
-        self.dir = Path(directory.name)
+        self.before = os.getcwd()
+        self.addCleanup(os.chdir, self.before)
+        os.chdir(directory.name)
+        self.sock = os.path.abspath("s")
 
-    def path(self, name: str) -> str:
-        return str(self.dir / name)
+    def serve(self, switch: Any, live: bool = False) -> Any:
+        """Returns a server of the fake 'switch' at 'self.sock'."""
+        server = fake.Server(self.sock, switch, live)
+        server.start()
+        self.addCleanup(server.close)
+        return server
 
     def run_main(self, *args: str) -> Tuple[int, str, str]:
         """Returns status, output and errors of the command."""
@@ -76,30 +86,37 @@ class InTemporary(unittest.TestCase):
                     for _ in range(2))
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = main.main(args)
-        texts = []
-        for stream in (out, err):
-            stream.flush()
-            stream.seek(0)
-            texts.append(stream.read())
-        return status, texts[0], texts[1]
+        out.seek(0)
+        err.seek(0)
+        return status, out.read(), err.read()
+
+    def output(self, *args: str, status: int = 0) -> str:
+        """Returns the output of the command, which has to exit with
+        'status'."""
+        found, out, err = self.run_main(*args)
+        self.assertEqual(found, status, err)
+        return out
+
+    def errors(self, *args: str) -> str:
+        """Returns the errors of the command, which has to do nothing else."""
+        status, out, err = self.run_main(*args)
+        self.assertEqual((status, out), (2, ""))
+        return err
 
     def record(self, name: str, steps: int = 6, seed: int = 1,
                change: Callable[[Any, int], None] = lambda s, i: None,
                rate: float = 60) -> Any:
         """Writes a recording of a fake switch, which is returned."""
         switch = fake.Switch(START, seed)
-        writer = recording.Writer(self.path(name),
+        writer = recording.Writer(name,
                                   recording.header(["ovs-vswitchd"], 1.0))
         for i in range(steps):
             change(switch, i)
             switch.run(1, rate)
-            for report in model.REPORTS:
-                writer.write({"target": "ovs-vswitchd",
-                              "reply": switch.show(report, True)})
-            writer.write({"target": "ovs-vswitchd",
-                          "reply": switch.cost_limit()})
-            writer.write({"target": "ovs-vswitchd",
-                          "reply": switch.cost_threads()})
+            for reply in (*(switch.show(report, True)
+                            for report in model.REPORTS),
+                          switch.cost_limit(), switch.cost_threads()):
+                writer.write({"target": "ovs-vswitchd", "reply": reply})
             writer.flush()
         writer.close()
         return switch
@@ -371,17 +388,16 @@ class TestRecording(InTemporary):
         """A file that was cut off anywhere is readable up to there."""
         for name in ("r.jsonl", "r.jsonl.gz"):
             self.record(name, 3)
-            data = (self.dir / name).read_bytes()
-            whole = recording.load([self.path(name)], silent)
-            n = len(whole.replies["%s/ovs-vswitchd"
-                    % whole.headers[0]["host"], "upcall"])
-            self.assertEqual(n, 3)
+            data = Path(name).read_bytes()
+            whole = load(name)
+            source, = whole.sources()
+            self.assertEqual(len(whole.replies[source, "upcall"]), 3)
             seen = set()
             for part in range(1, 20):
-                cut = self.path("cut" + name[1:])
+                cut = "cut" + name[1:]
                 Path(cut).write_bytes(data[:len(data) * part // 20])
                 try:
-                    got = recording.load([cut], silent)
+                    got = load(cut)
                 except recording.BadRecording:
                     self.assertLess(part, 3)    # Not even a header.
                     continue
@@ -391,12 +407,10 @@ class TestRecording(InTemporary):
 
     def test_torn_gzip(self) -> None:
         """Compressed lines are readable without the file's end."""
-        writer = recording.Writer(self.path("x.gz"),
-                                  recording.header([], 1.0))
+        writer = recording.Writer("x.gz", recording.header([], 1.0))
         writer.write({"target": "t", "error": "e", "time_us": 1})
         writer.flush()
-        got = recording.load([self.path("x.gz")], silent)
-        self.assertEqual([line.error for line in got.errors], ["e"])
+        self.assertEqual([line.error for line in load("x.gz").errors], ["e"])
         writer.close()
 
     def test_bad(self) -> None:
@@ -414,15 +428,11 @@ class TestRecording(InTemporary):
                 (b'{"ovs_cost_recording": 1}\n{"reply": {"version": 2, '
                  b'"report": "tx", "command": "cost-show", "now_us": 1}}\n',
                  "not understood")):
-            path = self.path("bad")
-            Path(path).write_bytes(content)
-            status, out, err = self.run_main("show", path)
-            self.assertEqual((status, out), (2, ""), content)
-            self.assertIn(path, err)
-            self.assertIn(reason, err)
-        status, _, err = self.run_main("show", self.path("absent"))
-        self.assertEqual(status, 2)
-        self.assertIn("absent: No such file", err)
+            Path("bad").write_bytes(content)
+            with self.subTest(content):
+                self.assertRegex(self.errors("show", "bad"),
+                                 f"^ovs-cost: bad:.*{reason}")
+        self.assertIn("absent: No such file", self.errors("show", "absent"))
 
     def test_threads_of_one_name(self) -> None:
         """Threads of two datapaths may have one name: they add up."""
@@ -441,32 +451,28 @@ class TestRecording(InTemporary):
         switch = fake.Switch(START)
         switch.run(1, 50)
         for indent in (None, 2):
-            path = self.path(f"reply{indent}")
-            Path(path).write_text(json.dumps(switch.show("upcall"),
-                                             indent=indent))
-            status, out, _ = self.run_main("show", path)
-            self.assertEqual(status, 0)
-            self.assertIn("netdev@ovs-netdev: 50 upcalls in 1.0 s", out)
+            Path("reply").write_text(json.dumps(switch.show("upcall"),
+                                                indent=indent))
+            self.assertIn("netdev@ovs-netdev: 50 upcalls in 1.0 s",
+                          self.output("show", "reply"))
 
     def test_mixed(self) -> None:
         """Recordings of several switches, with clocks that differ by hours,
         stay apart, and so do what was merged and single replies."""
         self.record("a.jsonl", 3)
-        head, *lines = Path(self.path("a.jsonl")).read_text().splitlines(True)
+        head, *lines = Path("a.jsonl").read_text().splitlines(True)
         other = dict(json.loads(head), host="other")
-        Path(self.path("b.jsonl")).write_text(
+        Path("b.jsonl").write_text(
             json.dumps(other) + "\n" + "".join(
                 re.sub(r'"(now_us|start_us|since_us)":(\d+)',
                        lambda m: f'"{m[1]}":{int(m[2]) - 7200 * 10 ** 6}',
                        line) for line in lines))
-        self.run_main("merge", "-o", self.path("sum.jsonl"),
-                      self.path("a.jsonl"), self.path("b.jsonl"))
+        self.output("merge", "-o", "sum.jsonl", "a.jsonl", "b.jsonl")
         switch = fake.Switch(START)
         switch.run(1, 50)
-        Path(self.path("reply")).write_text(json.dumps(switch.show("upcall")))
-        paths = [self.path(n) for n in ("sum.jsonl", "b.jsonl", "reply",
-                                        "a.jsonl")]
-        got = recording.load(paths, silent)
+        Path("reply").write_text(json.dumps(switch.show("upcall")))
+        paths = "sum.jsonl", "b.jsonl", "reply", "a.jsonl"
+        got = load(*paths)
         events = {}
         for source in got.sources():
             total = model.add_up(got.windows(source, "upcall"))
@@ -475,10 +481,9 @@ class TestRecording(InTemporary):
         host = json.loads(head)["host"]
         self.assertEqual(events, {
             "": 50, f"{host}/ovs-vswitchd": 120, "other/ovs-vswitchd": 120,
-            self.path("sum.jsonl"): 240})
-        status, out, _ = self.run_main("report", *paths)
-        self.assertEqual(status, 0)
-        self.assertIn("<h1>other/ovs-vswitchd</h1>", out)
+            "sum.jsonl": 240})
+        self.assertIn("<h1>other/ovs-vswitchd</h1>",
+                      self.output("report", *paths))
 
     def test_long(self) -> None:
         """Of a long recording, replies are left out, but no event is: neither
@@ -492,9 +497,9 @@ class TestRecording(InTemporary):
                 switch.accounts.pop("upcall")
 
         self.record("r.jsonl", 60, change=change)
-        whole = recording.load([self.path("r.jsonl")], silent)
+        whole = load("r.jsonl")
         with mock.patch.object(recording.Recording, "MAX_REPLIES", 8):
-            short = recording.load([self.path("r.jsonl")], silent)
+            short = load("r.jsonl")
         source, = whole.sources()
         self.assertEqual(len(whole.replies[source, "upcall"]), 60)
         self.assertLess(len(short.replies[source, "upcall"]), 20)
@@ -509,28 +514,26 @@ class TestRecording(InTemporary):
         self.assertEqual(totals[0], totals[1])
         self.assertEqual(totals[0][0], 59 * 60)
         # Whatever the order of files is.
-        head, *lines = Path(self.path("r.jsonl")).read_text().splitlines(True)
+        head, *lines = Path("r.jsonl").read_text().splitlines(True)
         for name, part in (("one", lines[:200]), ("two", lines[200:])):
-            Path(self.path(name)).write_text(head + "".join(part))
+            Path(name).write_text(head + "".join(part))
         with mock.patch.object(recording.Recording, "MAX_REPLIES", 8):
-            both = recording.load([self.path("two"), self.path("one")],
-                                  silent)
+            both = load("two", "one")
         total = model.add_up(both.windows(source, "upcall"))
         assert total
         self.assertEqual(total.totals[SUM].total.events, 59 * 60)
 
     def test_rotate(self) -> None:
         """Rotated files have a header each; the oldest ones go away."""
-        path = self.path("r.jsonl")
-        writer = recording.Writer(path, recording.header([], 1), 2000, 2)
+        files = "r.jsonl.2", "r.jsonl.1", "r.jsonl"
+        writer = recording.Writer(files[2], recording.header([], 1), 2000, 2)
         for i in range(100):
             writer.write({"target": "t", "error": f"{i:0100}"})
             writer.flush()
         writer.close()
-        self.assertEqual(sorted(os.listdir(str(self.dir))),
-                         ["r.jsonl", "r.jsonl.1", "r.jsonl.2"])
+        self.assertEqual(sorted(os.listdir()), sorted(files))
         times = []
-        for name in (path + ".2", path + ".1", path):
+        for name in files:
             head, lines = recording.read(name, silent)
             self.assertEqual(head["ovs_cost_recording"], 1)
             times += [int(line.error) for line in lines]
@@ -567,12 +570,10 @@ class TestShow(InTemporary):
     def test_slowest(self) -> None:
         """The slowest events, with causes, come from a recording."""
         self.record("r", 2)
-        status, out, _ = self.run_main("show", "--slowest", self.path("r"))
-        self.assertEqual(status, 0)
         self.assertIn(", class miss, starved, dp_port 3, port_name <v1>&, ",
-                      out)
-        _, out, _ = self.run_main("report", self.path("r"))
-        self.assertIn("starved, dp_port 3, port_name &lt;v1&gt;&amp;", out)
+                      self.output("show", "--slowest", "r"))
+        self.assertIn("starved, dp_port 3, port_name &lt;v1&gt;&amp;",
+                      self.output("report", "r"))
 
     def test_hostile_names(self) -> None:
         """No name reaches a terminal, a page or a picture as it is."""
@@ -584,16 +585,14 @@ class TestShow(InTemporary):
             switch.event(switch.accounts["tx"][Key(
                 "burst", evil, "netdev@ovs-netdev")], evil, evil, fake.BURST,
                 "total", {"packets": 1}, [])
-        path = self.path("evil.json")
-        Path(path).write_text(json.dumps(switch.show("tx")))
-        merged = self.path("merged")
+        Path("evil.json").write_text(json.dumps(switch.show("tx")))
         for command in (["show", "--hist"], ["report"],
                         ["report", "--format", "svg", "--title", evil],
                         ["report", "--format", "text"],
-                        ["report", "--format", "csv"], ["diff", path],
-                        ["merge", "--all", "-o", merged],
+                        ["report", "--format", "csv"], ["diff", "evil.json"],
+                        ["merge", "--all", "-o", "merged"],
                         ["convert", "--to", "otlp-json"]):
-            status, out, err = self.run_main(*command, path)
+            status, out, err = self.run_main(*command, "evil.json")
             self.assertEqual((status, err), (0, ""), command)
             self.assertNotIn("\x1b", out)
             self.assertNotIn("\u202e", out)
@@ -611,7 +610,7 @@ class TestShow(InTemporary):
                     for p in m.get("exponentialHistogram", {}).get(
                         "dataPoints", ()) for a in p["attributes"]
                     if "stringValue" in a["value"]])
-        reply, = recording.load([merged], silent).replies[merged, "tx"]
+        reply, = load("merged").replies["merged", "tx"]
         self.assertIn(evil, [key.name for key in reply.accounts])
 
     def test_hostile_terminal(self) -> None:
@@ -622,9 +621,8 @@ class TestShow(InTemporary):
             name = "\u4e2d\u00e9"
             switch.event(switch.account("tx", "burst", name), "c", "t",
                          fake.BURST, "total", {"packets": 1}, [])
-            path = self.path("utf-8.json")
-            Path(path).write_text(json.dumps(switch.show("tx")))
-            self.assertEqual(main.main(["show", path]), 0)
+            Path("utf-8.json").write_text(json.dumps(switch.show("tx")))
+            self.assertEqual(main.main(["show", "utf-8.json"]), 0)
             out.flush()
             self.assertIn(b"\\u4e2d\xe9: 1 burst", out.buffer.getvalue())
 
@@ -633,8 +631,7 @@ class TestReport(InTemporary):
     def test_page(self) -> None:
         """The page is whole, and asks nobody for anything."""
         self.record("r.jsonl", 8)
-        status, out, _ = self.run_main("report", self.path("r.jsonl"))
-        self.assertEqual(status, 0)
+        out = self.output("report", "r.jsonl")
         for title in ("upcalls (userspace)", "bursts", "main loop",
                       "Netlink calls", "revalidator rounds", "Flow limit",
                       "Percentile curves", "Time by latency", "By thread",
@@ -671,7 +668,7 @@ class TestReport(InTemporary):
                 "no-room"] = switch.now_us // 100
 
         self.record("r.jsonl", change=lose)
-        _, out, _ = self.run_main("report", self.path("r.jsonl"))
+        out = self.output("report", "r.jsonl")
         title = re.search(r"<h1>(.*?)</h1>", out)
         assert title
         self.assertRegex(title[1], r"^\S+/ovs-vswitchd, 2026-11-21 21:45 UTC, "
@@ -691,9 +688,8 @@ class TestReport(InTemporary):
         for svg in re.findall(r'viewBox="0 0 350 150".*?</svg>', out):
             self.assertGreater(svg.count("<rect"), 1)
         self.assertIn("Time of each stage, ms per s (~ from a sample)", out)
-        _, out, _ = self.run_main("report", "--title", "a<b",
-                                  self.path("r.jsonl"))
-        self.assertIn("<h1>a&lt;b</h1>", out)
+        self.assertIn("<h1>a&lt;b</h1>",
+                      self.output("report", "--title", "a<b", "r.jsonl"))
 
     def test_browser(self) -> None:
         """A browser draws the page, and refuses nothing in it."""
@@ -701,17 +697,16 @@ class TestReport(InTemporary):
         if not chromium:
             self.skipTest("there is no chromium")
         self.record("r.jsonl")
-        self.run_main("report", self.path("r.jsonl"), "-o",
-                      self.path("page.html"))
+        self.output("report", "r.jsonl", "-o", "page.html")
         for width in 400, 1400:
-            png = self.path(f"{width}.png")
+            png = f"{width}.png"
             done = subprocess.run(
                 [chromium, "--headless", "--no-sandbox", "--disable-gpu",
                  "--enable-logging=stderr", f"--screenshot={png}",
-                 f"--user-data-dir={self.path('profile')}",
+                 f"--user-data-dir={os.path.abspath('profile')}",
                  f"--window-size={width},1000",
-                 f"file://{self.path('page.html')}"], check=True, timeout=120,
-                stderr=subprocess.PIPE, text=True)
+                 f"file://{os.path.abspath('page.html')}"], check=True,
+                timeout=120, stderr=subprocess.PIPE, text=True)
             self.assertNotIn("CONSOLE", done.stderr)
             data = Path(png).read_bytes()
             self.assertEqual(struct.unpack(">II", data[16:24]), (width, 1000))
@@ -721,7 +716,7 @@ class TestReport(InTemporary):
     def test_scaled(self) -> None:
         """The stages of a sample add up to the time of all events."""
         self.record("r.jsonl", 2, rate=400)
-        got = recording.load([self.path("r.jsonl")], silent)
+        got = load("r.jsonl")
         source, = got.sources()
         windows = got.windows(source, "upcall")
         columns = charts.Columns(windows, SUM)
@@ -736,10 +731,8 @@ class TestReport(InTemporary):
         and needs nothing else."""
         switch = self.record("r.jsonl", 4)
         self.assertTrue(switch.moves)
-        status, out, _ = self.run_main("report", "-r", "upcall,revalidator",
-                                       "--format", "svg", "--title", "<T> & T",
-                                       self.path("r.jsonl"))
-        self.assertEqual(status, 0)
+        out = self.output("report", "-r", "upcall,revalidator", "--format",
+                          "svg", "--title", "<T> & T", "r.jsonl")
         root = xml.etree.ElementTree.fromstring(out)
         name = "{http://www.w3.org/2000/svg}"
         texts = [t.text for t in root.iter(name + "text")]
@@ -765,12 +758,9 @@ class TestReport(InTemporary):
         """What is missing for a PNG, and how to get it, is said."""
         self.record("r.jsonl", 2)
         with mock.patch.dict(sys.modules, {"cairosvg": None}):
-            status, out, err = self.run_main("report", "--format", "png", "-o",
-                                             self.path("p"),
-                                             self.path("r.jsonl"))
-        self.assertEqual((status, out), (2, ""))
-        self.assertIn("python3-cairosvg", err)
-        self.assertFalse(os.path.exists(self.path("p")))
+            self.assertIn("python3-cairosvg", self.errors(
+                "report", "--format", "png", "-o", "p", "r.jsonl"))
+        self.assertFalse(os.path.exists("p"))
 
     def test_too_large(self) -> None:
         """What is too large for a PNG is told before it is made."""
@@ -780,20 +770,16 @@ class TestReport(InTemporary):
 
     def test_csv(self) -> None:
         self.record("r.jsonl", 3)
-        status, out, _ = self.run_main("report", "--format", "csv",
-                                       self.path("r.jsonl"))
-        self.assertEqual(status, 0)
-        rows = [line.split(",") for line in out.splitlines()]
+        rows = [line.split(",") for line in self.output(
+            "report", "--format", "csv", "r.jsonl").splitlines()]
         self.assertEqual({len(r) for r in rows}, {19})
         totals = [r for r in rows if r[3] == "upcall" and r[7] == "total"]
         self.assertEqual([r[6] for r in totals], ["60", "60"])
 
     def test_empty(self) -> None:
         """There may be nothing at all."""
-        Path(self.path("e")).write_text(json.dumps(
-            fake.Switch(START).show("tx")))
-        self.assertIn("Nothing happened", page.page(
-            recording.load([self.path("e")], silent), "", ["tx"]))
+        Path("e").write_text(json.dumps(fake.Switch(START).show("tx")))
+        self.assertIn("Nothing happened", page.page(load("e"), "", ["tx"]))
 
 
 class TestPng(InTemporary):
@@ -801,13 +787,11 @@ class TestPng(InTemporary):
         """It is a PNG, as large as the SVG, and not empty."""
         self.record("r.jsonl", 3)
         for kind in "png", "svg":
-            status, _, _ = self.run_main(
-                "report", "-r", "upcall", "--format", kind, "-o",
-                self.path(kind), self.path("r.jsonl"))
-            self.assertEqual(status, 0)
-        data = (self.dir / "png").read_bytes()
+            self.output("report", "-r", "upcall", "--format", kind, "-o",
+                        kind, "r.jsonl")
+        data = Path("png").read_bytes()
         self.assertEqual(data[:8], b"\x89PNG\r\n\x1a\n")
-        root = xml.etree.ElementTree.parse(self.path("svg")).getroot()
+        root = xml.etree.ElementTree.parse("svg").getroot()
         self.assertEqual(struct.unpack(">II", data[16:24]),
                          (int(root.get("width", "")),
                           int(root.get("height", ""))))
@@ -818,44 +802,34 @@ class TestMerge(InTemporary):
     def test_exact(self) -> None:
         """The sum of three is what one that had counted all would have."""
         whole = Distribution()
-        paths = []
-        for i in range(3):
-            name = f"{i}.jsonl"
-            switch = self.record(name, 3, seed=i + 1)
-            paths.append(self.path(name))
+        paths = "0.jsonl", "1.jsonl", "2.jsonl"
+        for seed, path in enumerate(paths, 1):
+            switch = self.record(path, 3, seed)
             whole.merge(switch.accounts["upcall"][NETDEV].total
                         .stages["total"])
-        merged = self.path("sum.jsonl")
-        self.assertEqual(self.run_main("merge", "--all", "-o", merged,
-                                       *paths)[0], 0)
-        got = recording.load([merged], silent)
-        reply = got.replies[merged, "upcall"][0]
+        self.output("merge", "--all", "-o", "sum", *paths)
+        reply = load("sum").replies["sum", "upcall"][0]
         self.assertEqual(reply.accounts[NETDEV].total.stages["total"]
                          .to_json(), whole.to_json())
         self.assertEqual(reply.accounts[NETDEV].total.events, 540)
         self.assertEqual(reply.totals[SUM].total.events, 540)
         # Merging is associative.
-        again_ = self.path("again.jsonl")
-        first = self.path("first.jsonl")
-        self.run_main("merge", "--all", "-o", first, *paths[:2])
-        self.run_main("merge", "--all", "-o", again_, first, paths[2])
-        other = recording.load([again_], silent)
-        self.assertEqual(other.replies[again_, "upcall"][0].to_json()
-                         ["accounts"], reply.to_json()["accounts"])
+        self.output("merge", "--all", "-o", "first", *paths[:2])
+        self.output("merge", "--all", "-o", "again", "first", paths[2])
+        other = load("again").replies["again", "upcall"][0]
+        self.assertEqual(other.to_json()["accounts"],
+                         reply.to_json()["accounts"])
 
     def test_recorded_only(self) -> None:
         self.record("r.jsonl", 4)
-        merged = self.path("sum.jsonl")
-        self.run_main("merge", "-o", merged, self.path("r.jsonl"))
-        reply = recording.load([merged], silent).replies[merged, "upcall"][0]
+        self.output("merge", "-o", "sum", "r.jsonl")
+        reply = load("sum").replies["sum", "upcall"][0]
         self.assertEqual(reply.totals[SUM].total.events, 180)
 
     def test_otlp(self) -> None:
         """OTLP has the same counts, and the buckets where they are."""
         switch = self.record("r.jsonl", 2)
-        status, out, _ = self.run_main("convert", "--to", "otlp-json",
-                                       self.path("r.jsonl"))
-        self.assertEqual(status, 0)
+        out = self.output("convert", "--to", "otlp-json", "r.jsonl")
         points = [p for r in json.loads(out)["resourceMetrics"]
                   for s in r["scopeMetrics"] for m in s["metrics"]
                   if m["name"] == "ovs.cost.upcall.duration"
@@ -881,33 +855,28 @@ class TestMerge(InTemporary):
 class TestDiff(InTemporary):
     def test_same(self) -> None:
         self.record("a.jsonl", 12)
-        status, out, _ = self.run_main(
-            "diff", self.path("a.jsonl"), self.path("a.jsonl"),
+        out = self.output(
+            "diff", "a.jsonl", "a.jsonl",
             "--fail-if", "mean:total:+1%", "--fail-if", "p99:burst/send:+1%")
-        self.assertEqual(status, 0)
         for line in out.splitlines():
             self.assertRegex(line, "^[AB]: pmd-c01|^Fewer |: no change$|^$")
-        _, out, _ = self.run_main("diff", "-a", self.path("a.jsonl"),
-                                  self.path("a.jsonl"))
-        self.assertRegex(out, r"total +mean .*no change")
+        self.assertRegex(self.output("diff", "-a", "a.jsonl", "a.jsonl"),
+                         r"total +mean .*no change")
 
     def test_slower(self) -> None:
         def slow(switch: Any, _i: int) -> None:
             switch.slow = 2.0
 
-        self.record("a.jsonl", 14, rate=200)
-        self.record("b.jsonl", 14, 2, slow, rate=200)
-        a, b = self.path("a.jsonl"), self.path("b.jsonl")
-        status, out, _ = self.run_main("diff", a, b, "--fail-if",
-                                       "p50:upcall/total:+50%")
-        self.assertEqual(status, 1)
-        self.assertIn("FAILED p50:upcall/total:+50%", out)
-        self.assertEqual(self.run_main("diff", a, b, "--fail-if",
-                                       "p50:upcall/total:-5%")[0], 0)
-        self.assertEqual(self.run_main("diff", b, a, "--fail-if",
-                                       "p50:upcall/total:-20%")[0], 1)
-        self.assertEqual(self.run_main("diff", a, b, "--fail-if",
-                                       "rate:upcall/events:+1%")[0], 0)
+        self.record("a", 14, rate=200)
+        self.record("b", 14, 2, slow, rate=200)
+        for old, new, limit, status in (
+                ("a", "b", "p50:upcall/total:+50%", 1),
+                ("a", "b", "p50:upcall/total:-5%", 0),
+                ("b", "a", "p50:upcall/total:-20%", 1),
+                ("a", "b", "rate:upcall/events:+1%", 0)):
+            out = self.output("diff", old, new, "--fail-if", limit,
+                              status=status)
+            self.assertEqual(f"FAILED {limit}" in out, bool(status))
 
     def test_order(self) -> None:
         """What matters most is first, with what explains it."""
@@ -923,11 +892,10 @@ class TestDiff(InTemporary):
         def well(switch: Any, i: int) -> None:
             switch.well = True
             change(switch, i)
-        self.record("a.jsonl", 14, rate=100)
-        self.record("b.jsonl", 14, change=change, rate=100)
-        self.record("c.jsonl", 14, change=well, rate=100)
-        a, b, c = map(self.path, ("a.jsonl", "b.jsonl", "c.jsonl"))
-        _, out, _ = self.run_main("diff", a, b)
+        self.record("a", 14, rate=100)
+        self.record("b", 14, change=change, rate=100)
+        self.record("c", 14, change=well, rate=100)
+        out = self.output("diff", "a", "b")
         starved = "pmd-c01/id:<9> is starved: "
         for name in "A", "B":
             self.assertIn(f"{name}: {starved}", out)
@@ -943,9 +911,7 @@ class TestDiff(InTemporary):
         self.assertEqual(sections[1].count("\n"), 4)
         for section in sections[2:]:
             self.assertRegex(section, "^.*: no change\\s*$")
-        _, out, _ = self.run_main("diff", c, c)
-        self.assertNotIn("starved", out)
-        self.assertNotIn("Fewer", out)
+        self.assertNotRegex(self.output("diff", "c", "c"), "starved|Fewer")
 
     def test_one_bucket(self) -> None:
         """A percentile that is one bucket higher may be so by nothing."""
@@ -976,11 +942,8 @@ class TestDiff(InTemporary):
                      "mean:total:+5"):
             with self.assertRaises(ValueError):
                 compare.Limit(spec)
-        self.record("a.jsonl", 3)
-        a = self.path("a.jsonl")
-        status, _, err = self.run_main("diff", a, a, "--fail-if",
-                                       "mean:nonsense:+5%")
-        self.assertEqual(status, 2)
+        self.record("a", 3)
+        err = self.errors("diff", "a", "a", "--fail-if", "mean:nonsense:+5%")
         self.assertIn("nothing of that name in both recordings, which have ",
                       err)
         self.assertIn(" flow-limit, ", err)
@@ -1025,13 +988,11 @@ class TestTarget(InTemporary):
         super().setUp()
         self.switch = fake.Switch(START)
         self.switch.run(1, 50)
-        self.server = fake.Server(self.path("s"), self.switch)
-        self.server.start()
-        self.addCleanup(self.server.close)
+        self.server = self.serve(self.switch)
 
     def test_first_request(self) -> None:
         """The format is set before anything else."""
-        target = Target(self.path("s"))
+        target = Target(self.sock)
         reply = target.command("upcall/cost-show", "-hist")
         self.assertEqual(Reply.from_json(reply).pid, 4242)
         self.assertEqual(self.server.commands,
@@ -1045,27 +1006,27 @@ class TestTarget(InTemporary):
 
     def test_trouble(self) -> None:
         with self.assertRaisesRegex(TargetError, "No such file"):
-            Target(self.path("absent")).command("x")
+            Target(f"{self.sock}.absent").command("x")
         with self.assertRaisesRegex(TargetError, "is it running"):
             Target("no-such-daemon").command("x")
-        Path(self.path("d.pid")).write_text("x\n")
-        with mock.patch("ovs.cost.target.RUNDIR", str(self.dir)), (
+        Path("d.pid").write_text("x\n")
+        with mock.patch("ovs.cost.target.RUNDIR", os.getcwd()), (
                 self.assertRaisesRegex(TargetError, "it has no number")):
             Target("d").command("x")
         self.server.hang = True
         with self.assertRaisesRegex(TargetError, "no reply|closed"):
-            Target(self.path("s"), 0.2).command("upcall/cost-show")
+            Target(self.sock, 0.2).command("upcall/cost-show")
 
     def test_interrupted(self) -> None:
         """Somebody does not want to wait."""
         with mock.patch("time.sleep", side_effect=KeyboardInterrupt):
-            self.assertEqual(self.run_main("doctor", "-t", self.path("s")),
+            self.assertEqual(self.run_main("doctor", "-t", self.sock),
                              (130, "", ""))
 
     def test_permission(self) -> None:
         """Who may use the socket is said to those who may not."""
-        os.chmod(str(self.dir), 0o755)
-        os.chmod(self.path("s"), 0)
+        os.chmod(".", 0o755)
+        os.chmod(self.sock, 0)
         read, write = os.pipe()
         child = os.fork()
         if not child:
@@ -1074,7 +1035,7 @@ class TestTarget(InTemporary):
                     os.setgroups([])
                     os.setgid(65534)
                     os.setuid(65534)
-                Target(self.path("s")).command("x")
+                Target(self.sock).command("x")
             except TargetError as e:
                 os.write(write, str(e).encode())
             finally:
@@ -1084,18 +1045,17 @@ class TestTarget(InTemporary):
             message = f.read()
         os.waitpid(child, 0)
         user = pwd.getpwuid(os.geteuid()).pw_name
-        self.assertIn(f"{self.path('s')}: Permission denied (it is for user "
-                      f"{user} and group ", message)
+        self.assertIn(f"{self.sock}: Permission denied (it is for user {user} "
+                      "and group ", message)
 
     def test_record(self) -> None:
-        path = self.path("r.jsonl.gz")
         status, _, err = self.run_main(
-            "record", "-t", self.path("s"), "-t", self.path("absent"), "-i",
-            "0.01", "-d", "0.1", "-o", path)
+            "record", "-t", self.sock, "-t", "/absent", "-i", "0.01", "-d",
+            "0.1", "-o", "r.gz")
         self.assertEqual(status, 0)
         self.assertIn("absent", err)
         self.assertEqual(err.count("\n"), 1)
-        got = recording.load([path], silent)
+        got = load("r.gz")
         self.assertEqual(len(got.sources()), 1)
         self.assertEqual(set(got.reports()), set(model.REPORTS))
         self.assertIn((got.sources()[0], "upcall"), got.slowest)
@@ -1104,10 +1064,8 @@ class TestTarget(InTemporary):
         self.assertEqual(len(got.errors), 1)
         self.assertEqual({c[0] for c in self.server.commands},
                          {"set-options", "cost/show"})
-        status, _, err = self.run_main("record", "-t", self.path("s"), "-o",
-                                       path)
-        self.assertEqual(status, 2)
-        self.assertIn("exists already", err)
+        self.assertIn("exists already", self.errors(
+            "record", "-t", self.sock, "-o", "r.gz"))
 
     def test_arguments(self) -> None:
         for args, words in (
@@ -1119,40 +1077,36 @@ class TestTarget(InTemporary):
                 with self.assertRaises(SystemExit):
                     main.main(["record", *args])
             self.assertIn(words, err.getvalue())
-        Path(self.path("b")).write_bytes(bytes(range(128, 256)))
-        self.assertEqual(self.run_main("show", self.path("b")), (
-            2, "", f"ovs-cost: {self.path('b')}: no recording\n"))
+        Path("b").write_bytes(bytes(range(128, 256)))
+        self.assertEqual(self.run_main("show", "b"),
+                         (2, "", "ovs-cost: b: no recording\n"))
 
     def test_nothing(self) -> None:
-        status, _, err = self.run_main("record", "-t", self.path("absent"),
-                                       "-d", "0.01", "-o", self.path("r"))
-        self.assertEqual((status, err.count("\n")), (2, 1))
-        self.assertIn("absent: No such file", err)
-        self.assertFalse(os.path.exists(self.path("r")))
+        err = self.errors("record", "-t", "/absent", "-d", "0.01", "-o", "r")
+        self.assertRegex(err, r"^.*absent: No such file.*\n$")
+        self.assertFalse(os.path.exists("r"))
 
     def test_full_disk(self) -> None:
         """A disk that is full is an error, and what was written before is
         readable."""
-        path = self.path("r")
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (500000, limit[1]))
         try:
-            status, _, err = self.run_main("record", "-t", self.path("s"),
-                                           "-i", "0.01", "-o", path)
+            status, _, err = self.run_main("record", "-t", self.sock,
+                                           "-i", "0.01", "-o", "r")
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-        self.assertEqual((status, err),
-                         (2, f"ovs-cost: {path}: File too large\n"))
-        self.assertEqual(os.path.getsize(path), 500000)
+        self.assertEqual((status, err), (2, "ovs-cost: r: File too large\n"))
+        self.assertEqual(os.path.getsize("r"), 500000)
         notes: List[str] = []
-        got = recording.load([path], notes.append)
-        self.assertEqual(notes, [f"{path}: the last line was cut off, and is "
-                                 "left out"])
+        got = recording.load(["r"], notes.append)
+        self.assertEqual(notes,
+                         ["r: the last line was cut off, and is left out"])
         self.assertGreater(len(got.replies[got.sources()[0], "upcall"]), 1)
 
     def test_busy(self) -> None:
         """A target that has too many requests is asked again, all at once."""
-        target = Target(self.path("s"))
+        target = Target(self.sock)
         poller = record.Poller(target, ["tx", "upcall"], 20)
         commands: List[str] = []
         busy = "8 commands such as this one are in progress, try again"
@@ -1275,49 +1229,31 @@ class TestFlight(InTemporary):
 
     def test_command(self) -> None:
         switch = fake.Switch(START)
-        server = fake.Server(self.path("s"), switch)
-        server.start()
+        server = self.serve(switch)
         switch.flight = self.reply()
-        try:
-            flags = ("-t", self.path("s"))
-            status, out, _ = self.run_main("flight", *flags)
-            self.assertEqual((status, out.split("\n")[0]),
-                             (0, "7 events of 4 threads"))
-            path = self.path("trace.json")
-            self.assertEqual(self.run_main("flight", *flags, "-o", path),
-                             (0, "", ""))
-            status, _, err = self.run_main("flight", *flags, "-o", path)
-            self.assertEqual(status, 2)
-            self.assertIn("trace.json: exists already (-f replaces it)", err)
-            self.assertEqual(self.run_main("flight", *flags, "-o", path,
-                                           "-f")[0], 0)
-            os.symlink(self.path("nowhere"), self.path("link"))
-            self.assertEqual(self.run_main("flight", *flags, "-o",
-                                           self.path("link"))[0], 2)
-            self.assertFalse(os.path.exists(self.path("nowhere")))
-            status, _, err = self.run_main("flight", *flags, "-o",
-                                           "/dev/full", "-f")
-            self.assertEqual((status, err), (
-                2, "ovs-cost: /dev/full: No space left on device\n"))
-            self.assertEqual(self.run_main("flight", *flags, "-k", "2")[0], 0)
-            self.assertEqual(server.commands[-1],
-                             ["cost/flight", "-kept", "2"])
-            status, _, err = self.run_main("flight", *flags, "-k", "7", "-l",
-                                           "10s")
-            self.assertEqual(status, 2)
-            self.assertIn("--kept or --last: not both", err)
-            switch.flight = dict(self.reply(False), threads=[])
-            status, _, err = self.run_main("flight", *flags)
-            self.assertEqual(status, 2)
-            self.assertIn("other_config:cost-flight=true", err)
-            switch.flight = dict(self.reply(), threads=[])
-            self.assertIn("no event", self.run_main("flight", *flags)[2])
-            switch.flight = None            # An older version.
-            status, _, err = self.run_main("flight", *flags)
-            self.assertEqual(status, 2)
-            self.assertIn("not a valid command", err)
-        finally:
-            server.close()
+        run = ("flight", "-t", self.sock)
+        self.assertEqual(self.output(*run).split("\n")[0],
+                         "7 events of 4 threads")
+        self.assertEqual(self.run_main(*run, "-o", "trace"), (0, "", ""))
+        self.output(*run, "-o", "trace", "-f")
+        self.output(*run, "-k", "2")
+        self.assertEqual(server.commands[-1], ["cost/flight", "-kept", "2"])
+        os.symlink("nowhere", "link")
+        for args, reply, words in (
+                (["-o", "trace"], self.reply(),
+                 "trace: exists already (-f replaces it)"),
+                (["-o", "link"], self.reply(), "link: "),
+                (["-o", "/dev/full", "-f"], self.reply(),
+                 "ovs-cost: /dev/full: No space left on device\n"),
+                (["-k", "7", "-l", "10s"], self.reply(),
+                 "--kept or --last: not both"),
+                ([], dict(self.reply(False), threads=[]),
+                 "other_config:cost-flight=true"),
+                ([], dict(self.reply(), threads=[]), "no event"),
+                ([], None, "not a valid command")):     # An older version.
+            switch.flight = reply
+            self.assertIn(words, self.errors(*run, *args))
+        self.assertFalse(os.path.exists("nowhere"))
 
 
 class TestPcap(unittest.TestCase):
@@ -1372,14 +1308,15 @@ class TestPcap(unittest.TestCase):
 
 
 class TestTop(InTemporary):
-    def test_batch(self) -> None:
+    def serve_live(self) -> None:
         switch = fake.Switch(int(time.time() * 1e6) - 10 ** 6)
         switch.run(1, 50)
-        server = fake.Server(self.path("s"), switch, live=True)
-        server.start()
+        self.serve(switch, live=True)
+
+    def test_batch(self) -> None:
+        self.serve_live()
         status, out, err = self.run_main("top", "-b", "-n", "2", "-i", "0.3",
-                                         "-t", self.path("s"))
-        server.close()
+                                         "-t", self.sock)
         self.assertEqual((status, err), (0, ""))
         self.assertEqual(out.count("ovs-cost top"), 2)
         self.assertRegex(out, r"upcalls \(userspace\) +\d")
@@ -1388,20 +1325,17 @@ class TestTop(InTemporary):
         self.assertEqual(len(re.findall(
             r"(?m)^pmd-c01/id:<9> is starved: ", out)), 2)
 
-    def watch(self, change: Callable[[Any], None] = lambda s: None,
-              path: str = "s") -> Any:
+    def watch(self, change: Callable[[Any], None] = lambda s: None) -> Any:
         """Returns what has seen an interval of a fake switch."""
         switch = fake.Switch(START)
         switch.well, switch.clock = True, "tsc"
         switch.run(1, 50)
-        server = fake.Server(self.path(path), switch)
-        server.start()
-        watch = top.Watch([Target(self.path(path))], model.REPORTS, 20)
+        self.serve(switch)
+        watch = top.Watch([Target(self.sock)], model.REPORTS, 20)
         watch.poll()
         switch.run(2, 100)
         change(switch)
         watch.poll()
-        server.close()
         watch.pollers[0].target.close()
         return watch
 
@@ -1454,7 +1388,7 @@ class TestTop(InTemporary):
         view = top.View(model.REPORTS)
         self.assertTrue(top.screen(watch, view, 40, 10)[1].startswith(
             "pmd-c01/id:<9> is starved: for"))
-        gone = top.Watch([Target(self.path("gone"))], model.REPORTS, 20)
+        gone = top.Watch([Target("/gone")], model.REPORTS, 20)
         gone.poll()
         gone.poll()
         self.assertIn("No such file", str(top.screen(gone, view, 80, 24)))
@@ -1483,14 +1417,11 @@ class TestTop(InTemporary):
     @unittest.skipUnless(shutil.which("tmux"), "there is no tmux")
     def test_tmux(self) -> None:
         """In a real terminal, which changes its size meanwhile."""
-        switch = fake.Switch(int(time.time() * 1e6) - 10 ** 6)
-        switch.run(1, 50)
-        server = fake.Server(self.path("s"), switch, live=True)
-        server.start()
+        self.serve_live()
 
         def tmux(*args: str) -> str:
             return subprocess.run(
-                ["tmux", "-f", "/dev/null", "-S", self.path("t"), *args],
+                ["tmux", "-f", "/dev/null", "-S", "t", *args],
                 check=True, stdout=subprocess.PIPE, text=True).stdout
 
         def wait_for(*words: str) -> str:
@@ -1502,9 +1433,10 @@ class TestTop(InTemporary):
                 self.assertLess(time.monotonic(), deadline, seen)
                 time.sleep(0.1)
 
-        tmux("new-session", "-d", "-x", "80", "-y", "24", sys.executable,
-             "-c", "import sys; from ovs.cost import main; main.main("
-             f"['top', '-i', '0.5', '-t', {self.path('s')!r}])")
+        # PYTHONPATH may be relative.
+        tmux("new-session", "-d", "-x", "80", "-y", "24", "-c", self.before,
+             sys.executable, "-c", "import sys; from ovs.cost import main; "
+             f"main.main(['top', '-i', '0.5', '-t', {self.sock!r}])")
         try:
             wait_for("mostly", "is starved", "h: help")
             tmux("send-keys", "h")
@@ -1521,8 +1453,7 @@ class TestTop(InTemporary):
             wait_for("p50 (us)", "lost", "upcalls (userspace)")
             tmux("send-keys", "q")
         finally:
-            server.close()
-            subprocess.run(["tmux", "-S", self.path("t"), "kill-server"],
+            subprocess.run(["tmux", "-S", "t", "kill-server"],
                            check=False, stderr=subprocess.DEVNULL)
 
     def test_keys(self) -> None:
