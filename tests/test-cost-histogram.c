@@ -361,14 +361,6 @@ run_edges(struct ovs_cmdl_context *ctx OVS_UNUSED)
     }
 }
 
-static double
-seconds(void)
-{
-    struct timespec ts;
-
-    xclock_gettime(CLOCK_MONOTONIC, &ts);
-    return ts.tv_sec + ts.tv_nsec / 1e9;
-}
 
 static int
 compare_doubles(const void *a_, const void *b_)
@@ -397,12 +389,12 @@ run_benchmark(struct ovs_cmdl_context *ctx)
         values[i] = 1000 + random_range(8000);
     }
     for (size_t round = 0; round < N_ROUNDS; round++) {
-        double start = seconds();
+        long long int start = time_usec();
 
         for (int i = 0; i < n; i++) {
             add(hist, values[i % N_VALUES]);
         }
-        ns[round] = (seconds() - start) / n * 1e9;
+        ns[round] = (time_usec() - start) * 1e3 / n;
     }
     qsort(ns, N_ROUNDS, sizeof *ns, compare_doubles);
     printf("record: %.2f ns (min %.2f, max %.2f, %d rounds of %d)\n",
