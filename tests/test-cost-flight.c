@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "command-line.h"
 #include "cost-clock.h"
 #include "cost-span.h"
 #include "cost.h"
@@ -139,8 +138,17 @@ events_of(const struct json *json, const char *thread)
     return NULL;
 }
 
-/* Checks that 'json' is what record() has recorded, with 'length' in all, and
- * returns its number. */
+/* Returns the 'n'th latest event of the main thread in 'json'. */
+static const struct json *
+latest(const struct json *json, size_t n)
+{
+    const struct json *events = events_of(json, "main");
+
+    return json_array_at(events, json_array_size(events) - n);
+}
+
+/* Checks that 'json' is what record() has recorded, and returns its
+ * number. */
 static long long int
 check_event(const struct json *json)
 {
@@ -296,7 +304,7 @@ check_stopped(struct cost_recorder *recorder)
 static void
 check_trailing(struct cost_recorder *recorder)
 {
-    const struct json *events, *last, *before;
+    const struct json *last, *before;
     struct cost_span span;
     struct json *json;
 
@@ -306,9 +314,8 @@ check_trailing(struct cost_recorder *recorder)
     cost_span_lap(&span, APART, START + 539000);
     cost_span_finish(&span, START + 539000, 0, NULL);
     json = cost_flight_to_json(0, 0, SIZE_MAX);
-    events = events_of(json, "main");
-    last = json_array_at(events, json_array_size(events) - 1);
-    before = json_array_at(events, json_array_size(events) - 2);
+    last = latest(json, 1);
+    before = latest(json, 2);
     ovs_assert(number_of(last, "begin_ns")
                == number_of(before, "begin_ns") + 10000);
     ovs_assert(number_of(last, "end_ns")
@@ -323,24 +330,21 @@ check_names(void)
 {
     struct cost_account *account = cost_account_create(&kind, "gone", NULL);
     struct cost_recorder *recorder = cost_recorder_create(account, "main");
-    const struct json *events;
-    struct json *json;
 
     record(recorder, 600000, 1, 1, true);
-    json = cost_flight_to_json(0, 0, SIZE_MAX);
-    events = events_of(json, "main");
-    ovs_assert(!strcmp("gone", json_string(member(
-        json_array_at(events, json_array_size(events) - 1), "account"))));
-    ovs_assert(!strcmp("stays", json_string(member(
-        json_array_at(events, 0), "account"))));
-    json_destroy(json);
-    cost_recorder_destroy(recorder);
-    cost_account_destroy(account);
-    json = cost_flight_to_json(0, 0, SIZE_MAX);
-    events = events_of(json, "main");
-    ovs_assert(!strcmp("gone", json_string(member(
-        json_array_at(events, json_array_size(events) - 1), "account"))));
-    json_destroy(json);
+    for (int i = 0; i < 2; i++) {
+        struct json *json = cost_flight_to_json(0, 0, SIZE_MAX);
+
+        ovs_assert(!strcmp("gone", json_string(
+            member(latest(json, 1), "account"))));
+        ovs_assert(!strcmp("stays", json_string(
+            member(json_array_at(events_of(json, "main"), 0), "account"))));
+        json_destroy(json);
+        if (!i) {
+            cost_recorder_destroy(recorder);
+            cost_account_destroy(account);
+        }
+    }
 }
 
 /* Of events that are all split, short ones are left out. */
@@ -350,19 +354,14 @@ check_exact(void)
     struct cost_account *account = cost_account_create(&exact_kind, "exact",
                                                        NULL);
     struct cost_recorder *recorder = cost_recorder_create(account, "main");
-    const struct json *events;
     struct json *json;
 
     record(recorder, 700000, 9990, 9, true);
     record(recorder, 720000, 9990, 10, true);
     record(recorder, 740000, 10, 10, true);
     json = cost_flight_to_json(0, 0, SIZE_MAX);
-    events = events_of(json, "main");
     for (int i = 1; i <= 2; i++) {
-        const struct json *event = json_array_at(
-            events, json_array_size(events) - i);
-
-        ovs_assert(!strcmp(json_string(member(event, "event")),
+        ovs_assert(!strcmp(json_string(member(latest(json, i), "event")),
                            i == 1 ? "exact" : "event"));
     }
     json_destroy(json);
@@ -449,11 +448,12 @@ check_concurrent(struct cost_account *account)
 }
 
 static void
-run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
+test_cost_flight(int argc OVS_UNUSED, char *argv[])
 {
     struct cost_account *account;
     struct cost_recorder *recorder;
 
+    set_program_name(argv[0]);
     config.apply = cost_flight_apply;
     set_clock(1);
     account = cost_account_create(&kind, "stays", NULL);
@@ -472,18 +472,4 @@ run_check(struct ovs_cmdl_context *ctx OVS_UNUSED)
     printf("ok\n");
 }
 
-static const struct ovs_cmdl_command commands[] = {
-    {"check", NULL, 0, 0, run_check, OVS_RO},
-    {NULL, NULL, 0, 0, NULL, OVS_RO},
-};
-
-static void
-test_cost_flight_main(int argc, char *argv[])
-{
-    struct ovs_cmdl_context ctx = { .argc = argc - 1, .argv = argv + 1 };
-
-    set_program_name(argv[0]);
-    ovs_cmdl_run_command(&ctx, commands);
-}
-
-OVSTEST_REGISTER("test-cost-flight", test_cost_flight_main);
+OVSTEST_REGISTER("test-cost-flight", test_cost_flight);
