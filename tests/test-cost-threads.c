@@ -272,25 +272,32 @@ test_bounds(struct ovs_cmdl_context *ctx OVS_UNUSED)
     printf("ok\n");
 }
 
+/* Returns "cost/threads" in text and JSON, which the caller must free. */
+static char *
+get_report(void)
+{
+    const struct cost_view view = { .last_s = 60 };
+    struct ds s = DS_EMPTY_INITIALIZER;
+    struct json *json = cost_threads_to_json(&view, &s);
+
+    json_to_ds(json, JSSF_SORT, &s);
+    json_destroy(json);
+    return ds_steal_cstr(&s);
+}
+
 /* Prints "cost/threads" in text and JSON, for the root in the first argument,
  * and again each time after writing to the file in a further argument what is
  * in the one after it. */
 static void
 test_show(struct ovs_cmdl_context *ctx)
 {
-    const struct cost_view view = { .last_s = 60 };
-
     cost_threads_root = ctx->argv[1];
     for (int i = 2;; i += 2) {
-        struct ds s = DS_EMPTY_INITIALIZER;
-        struct json *json = cost_threads_to_json(&view, &s);
-        char *text = json_to_string(json, JSSF_SORT);
+        char *report = get_report();
         FILE *stream;
 
-        printf("%s%s\n", ds_cstr(&s), text);
-        free(text);
-        json_destroy(json);
-        ds_destroy(&s);
+        puts(report);
+        free(report);
         if (i + 1 >= ctx->argc) {
             break;
         }
@@ -323,19 +330,6 @@ count_entries(const char *name)
     return n;
 }
 
-/* Returns "cost/threads" in JSON, as text that the caller must free. */
-static char *
-get_report(void)
-{
-    const struct cost_view view = { .last_s = 10 };
-    struct ds s = DS_EMPTY_INITIALIZER;
-    struct json *json = cost_threads_to_json(&view, &s);
-    char *text = json_to_string(json, JSSF_SORT);
-
-    json_destroy(json);
-    ds_destroy(&s);
-    return text;
-}
 
 /* Returns the number of threads in the report. */
 static size_t
@@ -432,40 +426,9 @@ test_reuse(struct ovs_cmdl_context *ctx OVS_UNUSED)
     }
 }
 
-/* Prints what the functions take in a thread that the sampler knows. */
-static void
-test_benchmark(struct ovs_cmdl_context *ctx OVS_UNUSED)
-{
-    enum { N = 100000 };
-    int64_t start;
-
-    cost_threads_init();
-    xnanosleep(1250 * MS);
-
-    start = get_clock(CLOCK_MONOTONIC);
-    for (int i = 0; i < 10; i++) {
-        cost_threads_cause(1000 * MS, 1000);
-    }
-    printf("cause                  %5"PRId64" ns\n",
-           (get_clock(CLOCK_MONOTONIC) - start) / 10);
-
-    start = get_clock(CLOCK_MONOTONIC);
-    for (int i = 0; i < N; i++) {
-        cost_threads_cause(1000 * MS, 1000);
-    }
-    printf("cause, later           %5"PRId64" ns\n",
-           (get_clock(CLOCK_MONOTONIC) - start) / N);
-
-    start = get_clock(CLOCK_MONOTONIC);
-    for (int i = 0; i < N; i++) {
-        cost_threads_mark(false);
-    }
-    printf("mark                   %5"PRId64" ns\n",
-           (get_clock(CLOCK_MONOTONIC) - start) / N);
-}
 
 static const struct ovs_cmdl_command commands[] = {
-    { "benchmark", NULL, 0, 0, test_benchmark, OVS_RO },
+
     { "causes", NULL, 0, 0, test_causes, OVS_RO },
     { "bounds", NULL, 0, 0, test_bounds, OVS_RO },
     { "churn", NULL, 0, 0, test_churn, OVS_RO },
