@@ -26,6 +26,7 @@ COOKIES = [0x25, 0x26, 0x27]    # Each of the rule for a destination.
 N_OLD = 400                     # Flows that packets come of all the time.
 SOURCE = make_packet(0)[6:12]   # The MAC address that all packets are from.
 BY_SOURCE = "move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]"       # A megaflow for each.
+DROPPED = r"^[\d,]+ packets a second are dropped: "
 LONG = (f"priority=40000,ip,actions={BY_SOURCE},"       # Takes long.
         + "resubmit(,1)," * 3900 + "output:p1", "table=1,actions=drop")
 
@@ -459,9 +460,9 @@ class Config(Trouble):
 
 class Resubmits(Trouble):
     """A broadcast needs more than 4,096 resubmits."""
-    culprit = (r"^[\d,]+ packets a second are dropped: they need more than "
-               r"4,096 resubmits; on br0, arp from port p\d to "
-               r"ff:ff:ff:ff:ff:ff, by the rule table 0, dl_dst=ff:")
+    culprit = (DROPPED + "they need more than 4,096 resubmits; on br0, arp "
+               r"from port p\d to ff:ff:ff:ff:ff:ff, by the rule table 0, "
+               "dl_dst=ff:")
     rate = 50
 
     def prepare(self) -> None:
@@ -481,12 +482,15 @@ class Resubmits(Trouble):
 class WithController(Trouble):
     """A switch that sends 1,000 packets a second to a controller."""
     rules = ()
+    program_text = CONTROLLER
+    column, value = "is_connected", "true"      # When it is there.
 
     def prepare(self) -> None:
         self.vsctl("set", "bridge", "br0", "protocols=OpenFlow10,OpenFlow13",
-                   "--", "set-controller", "br0", self.controller(CONTROLLER))
-        wait_until(lambda: "true" in self.vsctl(
-            "get", "controller", "br0", "is_connected"), "the controller")
+                   "--", "set-controller", "br0",
+                   self.controller(self.program_text))
+        wait_until(lambda: self.value in self.vsctl(
+            "get", "controller", "br0", self.column), "the controller")
         # Rules are gone when there is a controller.
         self.add_flows("actions=controller")
         self.limit()
@@ -497,8 +501,7 @@ class WithController(Trouble):
 
 class Meter(WithController):
     """A meter limits packets for a controller to 10 a second."""
-    culprit = (r"^[\d,]+ packets a second are dropped: a meter limits them "
-               r"\(br0 meter controller\)")
+    culprit = DROPPED + r"a meter limits them \(br0 meter controller\)"
 
     def limit(self) -> None:
         self.run("ovs-ofctl", "-OOpenFlow13", "add-meter", "br0",
@@ -528,9 +531,8 @@ class Conntrack(Trouble):
 
 class Neighbour(Trouble):
     """The next hop of a tunnel does not answer ARP."""
-    culprit = (r"^[\d,]+ packets a second are dropped: the next hop of a "
-               r"tunnel has no MAC address; no answer from 10\.9\.0\.7 "
-               r"\(to 10\.1\.1\.9\)")
+    culprit = (DROPPED + "the next hop of a tunnel has no MAC address; no "
+               r"answer from 10\.9\.0\.7 \(to 10\.1\.1\.9\)")
     rules = ()
     rate = 200
 
@@ -792,8 +794,8 @@ class Mtu(Trouble):
 
 class Unread(Trouble):
     """An ovs-ofctl that is stopped receives packets."""
-    culprit = (r"^[\d,]+ packets a second are dropped: a controller or "
-               r"\"ovs-ofctl monitor\" does not read fast enough, by ovs-of")
+    culprit = (DROPPED + r"a controller or \"ovs-ofctl monitor\" does not "
+               "read fast enough, by ovs-of")
     rules = ("actions=controller",)
 
     def prepare(self) -> None:
@@ -846,8 +848,8 @@ class Gone(Trouble):
 
 class Zone(Trouble):
     """One zone of connection tracking is full."""
-    culprit = (r"^[\d,]+ packets a second are dropped: a zone of connection "
-               r"tracking is full: zone 7 \(100 of 100\)")
+    culprit = (DROPPED + "a zone of connection tracking is full: zone 7 "
+               r"\(100 of 100\)")
     rules = ("udp,in_port=p3,actions=ct(commit,zone=7),output:p1",)
     flows = 5000
 
@@ -908,8 +910,8 @@ class NoRules(Trouble):
 
 class Vlan(Trouble):
     """Packets have a VLAN that is not their port's."""
-    culprit = (r"^[\d,]+ packets a second are dropped: VLAN 5 tagged packet "
-               r"received on port p3 configured as VLAN 7 access port")
+    culprit = (DROPPED + "VLAN 5 tagged packet received on port p3 configured "
+               "as VLAN 7 access port")
     senders = 2, 0, 1
 
     def prepare(self) -> None:
@@ -923,8 +925,7 @@ class Vlan(Trouble):
 
 class NoPort(Trouble):
     """A rule sends packets to a port that does not exist."""
-    culprit = (r"^[\d,]+ packets a second are dropped: Nonexistent output "
-               r"port \(table 0 of br0, .*in_port=")
+    culprit = DROPPED + r"Nonexistent output port \(table 0 of br0, .*in_port="
     rules = "actions=NORMAL", "priority=40000,in_port=p3,actions=output:77"
 
 
@@ -975,22 +976,20 @@ class NoController(Trouble):
 
 class Restore(Trouble):
     """Upcalls wait for a script that was to restore flows."""
-    culprit = (r"^[\d,]+ packets a second are dropped: upcalls are locked out "
-               r"by other_config:flow-restore-wait")
+    culprit = (DROPPED + "upcalls are locked out by "
+               "other_config:flow-restore-wait")
     settings = "other_config:flow-restore-wait=true"
 
 
 class TooDeep(Trouble):
     """A table resubmits to itself."""
-    culprit = (r"^[\d,]+ packets a second are dropped: their resubmits are "
-               r"nested too deeply")
+    culprit = DROPPED + "their resubmits are nested too deeply"
     rules = ("actions=resubmit(,0)",)
 
 
 class NoRoute(Trouble):
     """There is no route to the remote end of a tunnel."""
-    culprit = (r"^[\d,]+ packets a second are dropped: there is no route to "
-               r"the remote end of a tunnel")
+    culprit = DROPPED + "there is no route to the remote end of a tunnel"
     rules = ()
 
     def prepare(self) -> None:
@@ -1087,9 +1086,9 @@ class Missed(Rxq):
 
 class Overflow(Rxq):
     """Packets for a controller come faster than they can be sent."""
-    culprit = (r"^[\d,]+ packets a second are dropped: too many wait for a "
-               r"controller; most come from port n0 \(rule: .* So: The main "
-               r"thread needs \d+% of a CPU: packets for a controller")
+    culprit = (DROPPED + "too many wait for a controller; most come from "
+               r"port n0 \(rule: .* So: The main thread needs \d+% of a CPU: "
+               "packets for a controller")
 
     def prepare(self) -> None:
         self.add_ports(["n0"], "type=dpdk", "options:dpdk-devargs=net_null0")
@@ -1128,8 +1127,8 @@ class Waits(Trouble):
 
 class MirrorPort(Trouble):
     """A port is the output of a mirror, and a host is still behind it."""
-    culprit = (r"^[\d,]+ packets a second are dropped: packet received on "
-               r"port p3, which is reserved exclusively for mirroring")
+    culprit = (DROPPED + "packet received on port p3, which is reserved "
+               "exclusively for mirroring")
     senders = 2, 0, 1
 
     def prepare(self) -> None:
@@ -1216,8 +1215,7 @@ class OfVersion(Trouble):
 
 class DeadGroup(Trouble):
     """All buckets of a fast failover group are dead."""
-    culprit = (r"^[\d,]+ packets a second are dropped: group 1 has no live "
-               r"bucket \(port p\d, port p\d\)")
+    culprit = DROPPED + r"group 1 has no live bucket \(port p\d, port p\d\)"
     senders = range(6)
     rules = ()
 
@@ -1233,8 +1231,8 @@ class DeadGroup(Trouble):
 
 class Checksums(Trouble):
     """Checksums of a port's packets are wrong, so they are invalid."""
-    culprit = (r"^[\d,]+ packets a second are dropped: connection tracking "
-               r"finds wrong checksums; most come from port p3")
+    culprit = (DROPPED + "connection tracking finds wrong checksums; most "
+               "come from port p3")
     rules = ("udp,ct_state=-trk,actions=ct(table=1)",
              "table=1,priority=3,ct_state=+trk+inv,actions=drop",
              "table=1,priority=2,ct_state=+trk+new,udp,"
@@ -1306,13 +1304,8 @@ class Slave(WithController):
     """The only controller has made itself a slave."""
     culprit = (r"^[\d,]+ packets a second reach no controller: unix:.* has "
                r"made itself a slave")
-
-    def prepare(self) -> None:
-        self.vsctl("set", "bridge", "br0", "protocols=OpenFlow10,OpenFlow13",
-                   "--", "set-controller", "br0", self.controller(SLAVE))
-        wait_until(lambda: "slave" in self.vsctl(
-            "get", "controller", "br0", "role"), "the role")
-        self.add_flows("actions=controller")
+    program_text = SLAVE
+    column, value = "role", "slave"
 
 
 class TableFull(Trouble):
