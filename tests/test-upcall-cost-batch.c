@@ -128,6 +128,19 @@ translate(struct request *r, int error)
     upcall_cost_translated(&r->dupcall, &r->flow, &r->actions, error);
 }
 
+/* Completes a batch of 'n' upcalls for which there is nothing to install. */
+static void
+complete_batch(size_t n)
+{
+    upcall_cost_batch_complete();
+    for (size_t i = 0; i < n; i++) {
+        upcall_cost_installed(NULL);
+    }
+    upcall_cost_operating();
+    upcall_cost_operated();
+    upcall_cost_batch_stop();
+}
+
 /* Has a batch of 'n' upcalls, of the 'n_requests' at 'requests' in turn, for
  * which there is nothing to install. */
 static void
@@ -140,13 +153,7 @@ simple_batch(struct cost_recorder *recorder, struct request *requests,
     for (size_t i = 0; i < n; i++) {
         translate(&requests[i % n_requests], 0);
     }
-    upcall_cost_batch_complete();
-    for (size_t i = 0; i < n; i++) {
-        upcall_cost_installed(NULL);
-    }
-    upcall_cost_operating();
-    upcall_cost_operated();
-    upcall_cost_batch_stop();
+    complete_batch(n);
 }
 
 /* Prints the numbers of 'block', of the class 'name'. */
@@ -284,13 +291,7 @@ test_waited(struct cost_recorder *recorder)
     }
     /* Of the last one it is not known. */
     translate(&miss, 0);
-    upcall_cost_batch_complete();
-    for (size_t i = 0; i < 4; i++) {
-        upcall_cost_installed(NULL);
-    }
-    upcall_cost_operating();
-    upcall_cost_operated();
-    upcall_cost_batch_stop();
+    complete_batch(4);
     print_account("waited");
     request_uninit(&miss);
 }
@@ -391,10 +392,7 @@ test_classes(struct cost_recorder *recorder)
         upcall_cost_batch_start(&batch, recorder);
         upcall_cost_received();
         upcall_cost_failed(&bad.dupcall, EAGAIN);
-        upcall_cost_batch_complete();
-        upcall_cost_operating();
-        upcall_cost_operated();
-        upcall_cost_batch_stop();
+        complete_batch(0);
         request_uninit(&bad);
     }
     print_account("classes");
@@ -408,8 +406,7 @@ test_mixed(struct cost_recorder *recorder)
 
     request_init(&requests[0], -1, 0, "1");
     request_init(&requests[1], -1, UPCALL_COST_CT, "1");
-    add_steps(1, 1);
-    start_clock();
+    start_steady_clock();
     simple_batch(recorder, requests, ARRAY_SIZE(requests), 4);
     print_account("mixed");
     request_uninit(&requests[0]);
