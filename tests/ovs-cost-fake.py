@@ -22,12 +22,10 @@ BURST = {"wait": 240, "send": 1100}
 LOOP = {"poll": 90000000, "idl": 9000, "datapath": 14000, "openflow": 30000,
         "configure": 2000, "stats": 60000, "status": 9000, "commit": 4000,
         "appctl": 20000, "routes": 900, "netdev": 3000, "rcu": 5000,
-        "register": 7000,
-        "other": 2000}
+        "register": 7000, "other": 2000}
 CALL = {"send": 3000, "receive": 9000}
 SHARE = {"idle": 4e8, "lead": 3000, "lock": 200, "dump": 700000,
-         "barrier": 90000,
-         "sweep": 60000}
+         "barrier": 90000, "sweep": 60000}
 ROUND = {"idle": 4e8, "start": 3000, "dump": 900000, "sweep": 60000,
          "finish": 5000}
 
@@ -49,10 +47,7 @@ KINDS: Dict[str, Tuple[List[str], List[str], Dict[str, List[str]]]] = {
         "lost": ["overrun"]}),
     "round": ([*ROUND, "threads", "flows", "limit", "total"], ["idle"], {
         "flows": ["kept", "modified", "duplicate", "skipped"],
-        "deleted": ["unknown", "avoid-caching", "bad-odp-fit", "idle",
-                    "flow-limit", "wildcarded", "no-ofproto", "purge",
-                    "too-expensive", "update-fail", "translation",
-                    "missing"]}),
+        "deleted": ["idle", "flow-limit"]}),
 }
 KINDS["share"] = ([*SHARE, "flows", "total"], ["idle"], KINDS["round"][2])
 
