@@ -291,6 +291,19 @@ class TestDoctor(base.InTemporary):         # type: ignore
                               (both, ["starved", "main-loop-stalled"])):
             self.assertEqual(list(self.findings(self.after(change))), names)
 
+    def test_stalled_on_a_busy_host(self) -> None:
+        """What little the main thread has no CPU for is no excuse."""
+        got = self.after(lambda switch, _: main_loop(switch, 5, configure=2e8))
+        for delay, names in (5 * 10 ** 8, ["main-loop-stalled"]), (
+                10 ** 11, []):
+            got.threads[SOURCE] = [dict(got.threads[SOURCE][-1], threads=[{
+                "tid": 4242, "name": "ovs-vswitchd", "cpu_ns": 10 ** 12,
+                "run_delay_ns": 10 ** 12, "last": {
+                    "ns": 10 ** 10, "cpu_ns": 4 * 10 ** 9,
+                    "run_delay_ns": delay}}])]
+            self.assertEqual([name for name in self.findings(got)
+                              if name.startswith("main-loop")], names)
+
     def test_last(self) -> None:
         """With --last, one reply says that the main thread is busy."""
         got = self.after(lambda *_: None)

@@ -54,14 +54,15 @@ class Case(NamedTuple):
                 return True
         return any(share > 0.5 for share in self.stock.shares(
             r"handler\d+").values()) or any(
-                delay > 0.5 for _, delay, name in self.delays()
+                delay > 0.5 for _, delay, name, _ in self.delays()
                 if name.startswith("handler"))
 
-    def delays(self) -> Iterator[Tuple[bool, float, str]]:
+    def delays(self) -> Iterator[Tuple[bool, float, str, float]]:
         """Yields whether a thread is a PMD thread, its share of time without
-        a CPU, and its name."""
-        for name, ns, _, delay in usage(self.threads):
-            yield name.startswith("pmd-"), delay / ns, name
+        a CPU, its name, and the same share of the time that it wants one."""
+        for name, ns, cpu, delay in usage(self.threads):
+            yield (name.startswith("pmd-"), delay / ns, name,
+                   delay / max(delay + cpu, 1))
 
 
 class Rule(NamedTuple):

@@ -195,6 +195,9 @@ class Database:
             "op": "select", "table": table, "where": [],
             **({"columns": list(READ[table])} if READ[table] else {})}
             for table in tables)])
+        for reply in replies:
+            if reply and "error" in reply:
+                raise BadReply(f"{reply['error']}: {reply.get('details', '')}")
         return {table: [{column: _plain(value)
                          for column, value in row.items()}
                         for row in reply.get("rows", ())]

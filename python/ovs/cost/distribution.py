@@ -29,7 +29,7 @@ NUMBERS: Tuple[int, ...] = tuple(b for b in range(N_EDGES)
                                  if not b or EDGES[b] > EDGES[b - 1])
 BOUNDS: Tuple[int, ...] = tuple(EDGES[b] for b in NUMBERS)
 MAX_EXACT = 11
-MAX = 1 << 64                   # No count is as high.
+MAX = 1 << 100                  # No sum of counts of hosts is as high.
 
 
 class Unmergeable(ValueError):

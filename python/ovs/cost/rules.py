@@ -92,7 +92,7 @@ def starved(case: Case) -> Numbers:
     found = [thread for thread in case.delays()
              if thread[1] > (PREEMPTED if thread[0] else STARVED)
              and not thread[2].startswith("urcu")]
-    for _, delay, name in [max(found)] if found else ():
+    for _, delay, name, _ in [max(found)] if found else ():
         cpu = re.match(r"pmd-c(\d{1,9})/", name)
         share, hog = case.stock.hogs.get(int(cpu[1]) if cpu else -1, (0, ""))
         yield {"name": name, "share": min(delay, 1.0), "others": (
@@ -113,8 +113,10 @@ def stalled(case: Case) -> Numbers:
         for name, body in account.classes.items() if stage == "stats"
         or body.stages["total"].percentile(50) > long / 2}
     # Anything takes long without a CPU, but a command that always does.
-    delay = next((delay for _, delay, name in case.delays()
-                  if name == "ovs-vswitchd" and not classes), 0.0)
+    # It may have slept instead, or been without a CPU at other times.
+    delay = next((min(delay, share * time / window_ns)
+                  for _, delay, name, share in case.delays()
+                  if name == "ovs-vswitchd" and window_ns and not classes), 0.0)
     # One stall or two say little, but who asks for them asks again.
     few = n < (2 if stage in ("appctl", "openflow") else 3)
     calls = {account.key.name: body.time_ns
