@@ -116,7 +116,7 @@ def stalled(case: Case) -> Numbers:
     # It may have slept instead, or been without a CPU at other times.
     delay = next((min(delay, share * time / window_ns)
                   for _, delay, name, share in case.delays()
-                  if name == "ovs-vswitchd" and window_ns and not classes), 0.0)
+                  if name == "ovs-vswitchd" and n and not classes), 0.0)
     # One stall or two say little, but who asks for them asks again.
     few = n < (2 if stage in ("appctl", "openflow") else 3)
     calls = {account.key.name: body.time_ns
