@@ -11,8 +11,8 @@ net_af_packet     the same with DPDK's device for packet sockets
 kernel            the kernel datapath
 XDP               the kernel: a BPF program redirects
 
-One processor forwards, and runs "openssl speed": what that loses is what
-packets take.  bench/forwarding.rst has results, and says what they mean.
+One processor forwards: what packets take is how long its threads run.
+bench/forwarding.rst has results, and says what they mean.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ from tools.switch import Failed, wait_until
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = {"cc": "gcc", "clang": "clang", "ethtool": "ethtool",
-            "ip": "iproute2", "openssl": "openssl", "ss": "iproute2"}
+            "ip": "iproute2", "ss": "iproute2"}
 CONTENDERS = ["af_packet", "AF_XDP", "net_af_packet", "kernel", "XDP"]
 PAGES = 256                     # Huge pages, of 2 MB.
 SATURATION = 0                  # As a rate: as many as can be sent.
 SLACK = 0.4                     # Seconds that packets come before or after.
-LOAD = ["-mr", "-elapsed", "-evp", "sha256", "-bytes", "1024"]
 # The options of bench/run.
 OPTIONS: Dict[str, Dict[str, Any]] = {
     "--contenders": dict(nargs="+", choices=CONTENDERS, default=CONTENDERS,
@@ -104,8 +103,8 @@ class Forwarder(DpdkSwitch):
         for i, peer in enumerate(("in", "out", "out2")):
             self.ip(f"link add fw{i} type veth peer name {peer}",
                     f"link set fw{i} up", f"link set {peer} up")
-        self.receiver = self.threaded(
-            "fw0", self.cores.main if self.has_pmd else self.cores.pmd)
+        self.forwarders = [self.threaded(
+            "fw0", self.cores.main if self.has_pmd else self.cores.pmd)]
         for device in "out", "out2":
             self.threaded(device, self.cores.main)
         if self.name == "XDP":
@@ -117,8 +116,6 @@ class Forwarder(DpdkSwitch):
         # Odd, for two ports in turn.
         self.vsctl("set", "Open_vSwitch", ".",
                    "other_config:cost-sample-interval-tx=63")
-        if not self.has_pmd:
-            self.baseline = self.load(2)
 
     def add_bridge(self) -> None:
         kind = "system" if self.name == "kernel" else "netdev"
@@ -166,19 +163,9 @@ class Forwarder(DpdkSwitch):
         else:
             self.add_flows(*flows)
         if self.name == "af_packet":
-            run_first(self.vswitchd.pid, self.cores.pmd, 1)
-
-    def load(self, seconds: int) -> float:
-        """Returns how much "openssl speed" does in a second."""
-        load = self.spawn("openssl", [
-            "taskset", "--cpu-list", str(self.cores.pmd), "openssl", "speed",
-            "-seconds", str(seconds), *LOAD], nice=-10)
-        self.wait_for(load)
-        found = re.search(r"^\+F:\d+:.*?:([\d.]+)$", load.output.read_text(),
-                          re.M)
-        if not found:
-            raise Failed(f"openssl speed: {load.tail()}")
-        return float(found[1])
+            pid = self.vswitchd.pid
+            run_first(pid, self.cores.pmd, 1)
+            self.forwarders.append(Path(f"/proc/{pid}/task/{pid}"))
 
     def devices(self) -> Dict[str, List[int]]:
         with self.in_netns():
@@ -244,6 +231,9 @@ class Forwarder(DpdkSwitch):
 
     def rate(self, rate: int, n_out: int, seconds: int) -> Dict[str, float]:
         """Sends 'rate' packets a second; returns what that took."""
+        if self.accounted:
+            # Not later: at saturation, the main thread does not answer.
+            self.appctl("tx/cost-clear")
         before = self.counts()
         sender = self.spawn("sender", [
             "nsenter", "--net", f"--target={self.vswitchd.pid}", "taskset",
@@ -252,21 +242,17 @@ class Forwarder(DpdkSwitch):
             str(self.directory.parent / "sender"), "in", str(rate),
             str(seconds + SLACK), str(n_out)], nice=-10)
         wait_until(lambda: self.received() > before["received"], "packets")
-        if self.accounted:
-            self.appctl("tx/cost-clear")
         if self.has_pmd:
             self.appctl("dpif-netdev/pmd-stats-clear")
-        kernel = Threads.schedstat([self.receiver])[0]
+        ran = Threads.schedstat(self.forwarders)[0]
         received, start = self.received(), time.monotonic()
-        if self.has_pmd:
-            time.sleep(seconds)
-        else:
-            share = 1 - self.load(seconds) / self.baseline
+        time.sleep(seconds)
         received = max(self.received() - received, 1)
         elapsed = time.monotonic() - start
-        kernel = Threads.schedstat([self.receiver])[0] - kernel
+        ran = Threads.schedstat(self.forwarders)[0] - ran
         if self.has_pmd:
-            share = (self.busy() * received + kernel) / elapsed / 1e9
+            ran += self.busy() * received
+        share = ran / elapsed / 1e9
         self.wait_for(sender)
         sent = int(sender.output.read_text())
 
