@@ -138,9 +138,7 @@ FIELD_RE = re.compile(r"\{(.*?)\}")
 WORD_RE = re.compile(r" (?=(?:low|high|min|max|-?%|k|~\d)(?: |$))")
 
 
-def read_sources() -> Tuple[List[str], List[Source]]:
-    """Returns the results that have to be measured again, and the sources."""
-    again: List[str] = []
+def read_sources() -> List[Source]:
     found: List[Source] = []
     file = section = ""
     for line in SOURCES.read_text().splitlines():
@@ -152,14 +150,12 @@ def read_sources() -> Tuple[List[str], List[Source]]:
             file = text
         elif depth == 2:
             section = text.strip("[]")
-        elif file == "measure again":
-            again += text.split()
         elif depth == 4:
             found.append(Source(file, section, text))
         else:
             found[-1] = found[-1]._replace(text=f"{found[-1].text} {text}")
-    return again, [one._replace(text=text.strip()) for one in found for text
-                   in ([one.text] if one.measured else one.text.split(";"))]
+    return [one._replace(text=text.strip()) for one in found for text
+            in ([one.text] if one.measured else one.text.split(";"))]
 
 
 def evaluate(expression: str, default: str) -> float:
@@ -276,11 +272,9 @@ def renew(name: str, text: str, sources: List[Source], said: List[str]) -> str:
 # Results.
 
 
-def check_results(again: List[str], machines: Set[str],
-                  used: Set[str]) -> Iterator[str]:
+def check_results(machines: Set[str], used: Set[str]) -> Iterator[str]:
     """Results are those of a commit of the history, without edits, on one of
-    'machines', but for those that have to be measured 'again', and documents
-    use them."""
+    'machines', and documents use them."""
     def git(*args: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(["git", *args], cwd=TOP, capture_output=True,
                               text=True, check=False)
@@ -289,16 +283,11 @@ def check_results(again: List[str], machines: Set[str],
     known = git("rev-parse", "--is-shallow-repository").stdout == "false\n"
     for name in sorted(names):
         commit, cpu = load(name)["commit"], load(name)["machine"]["cpu"]
-        bad = (commit.endswith("-dirty") or cpu not in machines or known and
-               git("merge-base", "--is-ancestor", commit, "HEAD").returncode)
-        if bad and name not in again:
+        if (commit.endswith("-dirty") or cpu not in machines or known and
+                git("merge-base", "--is-ancestor", commit, "HEAD").returncode):
             yield f"{name} was measured of {commit} on {cpu}: measure it again"
-        elif name in again and not bad:
-            yield f"{name} has been measured again: drop it from the list"
     for name in sorted(names - used):
         yield f"no document uses {name}"
-    for name in sorted({*again} - names):
-        yield f"there is no {name}, which has to be measured again"
 
 
 def texts() -> List[str]:
@@ -315,7 +304,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--check", action="store_true",
                         help="change nothing")
     args = parser.parse_args(argv)
-    again, sources = read_sources()
+    sources = read_sources()
     n_bad = 0
     used = {one.section.partition(" | ")[0] for one in sources}
     used |= {match.partition(" | ")[0] for one in sources
@@ -339,7 +328,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             print(f"{name}: {one}")
         n_bad += len(said)
     machines = {one.text for one in sources if one.file == "machines"}
-    for one in check_results(again, machines, used):
+    for one in check_results(machines, used):
         print(f"bench/results: {one}")
         n_bad += 1
     return 1 if n_bad else 0
