@@ -40,10 +40,11 @@ struct simap;
  * =============
  *
  * A recorder has a single writer at any time: its owner makes sure of that.
- * Recording never waits.  It allocates memory for the first event of a class,
- * times of a new half doubling, slow events, new keys, and a thread's ring of
- * the flight recorder.  Neither the writer nor a reader may be quiescent (see
- * ovs-rcu.h).
+ * Recording never waits, except that a thread's first Netlink call of a family
+ * creates a recorder, which takes locks.  It allocates memory for the first
+ * event of a class, times of a new half doubling, slow events, new keys, and a
+ * thread's ring of the flight recorder.  Neither the writer nor a reader may
+ * be quiescent (see ovs-rcu.h).
  *
  * Any thread may read or clear an account while others record into it, with
  * relaxed loads: a reading may have part of an event that is recorded
@@ -55,8 +56,9 @@ struct simap;
  * configuration, under which cost_config's apply() runs, and sometimes
  * refresh(); one that these take, such as the lock of the flight recorder or
  * of sockets; of all accounts; of one account; of the deleted accounts of its
- * kind; of windows.  Recording only tries locks: for an event that is to be
- * logged, for a cause, and for the flight recorder, see lib/cost-flight.h.
+ * kind; of windows.  Otherwise, recording only tries locks: for an event that
+ * is to be logged, for a cause, and for the flight recorder, see
+ * lib/cost-flight.h.
  *
  * The numbers of a destroyed recorder move to a book named "exited".  The
  * numbers of a destroyed account, with those of its recorders, move to the
