@@ -18,9 +18,9 @@
  * The time of a burst that is sent within the thread's innermost event (see
  * lib/cost-span.h), such as an upcall whose packet fills an output queue, is
  * subtracted from that event, except for 'wait'; this takes two readings of
- * the clock for each such burst.  Iterations of the main loop, commands,
- * OpenFlow messages and shares of revalidators are never innermost: they
- * include it.
+ * the clock for each such burst, unless the thread has just made them.
+ * Iterations of the main loop, commands, OpenFlow messages and shares of
+ * revalidators are never innermost: they include it.
  *
  *
  * Thread-safety
