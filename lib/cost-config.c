@@ -26,6 +26,7 @@ const char *const cost_cause_names[] = {
 
 /* An event that is to be logged. */
 struct cost_breach {
+    struct ovs_list list_node;          /* Within cost_log(). */
     const struct cost_kind *kind;
     struct cost_entry entry;
     long long int when_ms;
@@ -121,26 +122,27 @@ void
 cost_log(void)
 {
     static struct vlog_rate_limit rl = VLOG_RATE_LIMIT_INIT(60, 60);
+    struct ovs_list breaches = OVS_LIST_INITIALIZER(&breaches);
     struct cost_config *config;
+    struct cost_breach *breach;
 
     ovs_mutex_lock(&config_mutex);
+    ovs_mutex_lock(&breach_mutex);
     LIST_FOR_EACH (config, list_node, &configs) {
+        if (config->breach) {
+            ovs_list_push_back(&breaches, &config->breach->list_node);
+            config->breach = NULL;
+        }
+    }
+    ovs_mutex_unlock(&breach_mutex);
+    ovs_mutex_unlock(&config_mutex);
+
+    LIST_FOR_EACH_POP (breach, list_node, &breaches) {
+        const struct cost_entry *entry = &breach->entry;
+        const struct cost_kind *kind = breach->kind;
         struct ds s = DS_EMPTY_INITIALIZER;
-        const struct cost_entry *entry;
-        struct cost_breach *breach;
-        const struct cost_kind *kind;
         const char *class = NULL;
 
-        ovs_mutex_lock(&breach_mutex);
-        breach = config->breach;
-        config->breach = NULL;
-        ovs_mutex_unlock(&breach_mutex);
-        if (!breach) {
-            continue;
-        }
-
-        entry = &breach->entry;
-        kind = breach->kind;
         cost_put_name(&s, breach->account, false);
         ds_put_format(&s, ": %s of %"PRIu64" us", kind->event,
                       entry->stages[cost_kind_total(kind)] / 1000);
@@ -182,7 +184,6 @@ cost_log(void)
         ds_destroy(&s);
         free(breach);
     }
-    ovs_mutex_unlock(&config_mutex);
 }
 
 static void

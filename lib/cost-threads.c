@@ -32,7 +32,8 @@
 #define MARK_NS 5000000                 /* See cost_threads_mark(). */
 
 /* What is read of a thread: its CPU time, run delay and turns on a CPU each
- * time, the others each 10 s and for a command.  All of them only grow. */
+ * time, the others each 10 s and for a command.  What the kernel has only
+ * grows; read_thread() adds the latest, not yet counted part of a run delay. */
 enum {
     CPU_NS,
     DELAY_NS,
@@ -84,7 +85,8 @@ struct thread {
                                          * this thread, even if another one
                                          * gets the TID. */
     char name[16];
-    int64_t changed_ns;                 /* When a new CPU time was read. */
+    int64_t waiting_ns;                 /* Since when it has been known to wait
+                                         * for a CPU, or 0. */
 
     struct ovs_mutex mutex;             /* After 'threads_mutex'. */
     struct history history;             /* Both are held to write it. */
@@ -211,10 +213,10 @@ read_rest(struct thread *thread)
         get_value(buf, "\nvoluntary_ctxt_switches:", &v[VOLUNTARY]);
         get_value(buf, "\nnonvoluntary_ctxt_switches:", &v[INVOLUNTARY]);
     }
-    if (state == 'R' && thread->changed_ns < now->from_ns) {
-        /* It still waits for a CPU.  The kernel counts that when it is over,
-         * which may be never. */
-        v[DELAY_NS] += now->from_ns - thread->changed_ns;
+    if (state != 'R') {
+        thread->waiting_ns = 0;
+    } else if (!thread->waiting_ns) {
+        thread->waiting_ns = now->from_ns;
     }
 }
 
@@ -245,7 +247,11 @@ read_thread(struct thread *thread, bool full)
 
     if (!error) {
         if (reading.values[CPU_NS] != history->now.values[CPU_NS]) {
-            thread->changed_ns = reading.from_ns;
+            thread->waiting_ns = 0;
+        } else if (thread->waiting_ns) {
+            /* It has not run since, so it still waits.  The kernel counts that
+             * when it is over, which may be never. */
+            reading.values[DELAY_NS] += reading.from_ns - thread->waiting_ns;
         }
         history->now = reading;
         if (full) {
@@ -292,14 +298,17 @@ add_thread(pid_t tid)
              cost_threads_root, (int) tid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        read_error = errno;
+        error = errno;
+        *strrchr(path, '/') = '\0';
+        if (error != ENOENT || !access(path, F_OK)) {   /* It is not gone. */
+            read_error = error;
+        }
         return;
     }
 
     thread = cost_alloc(sizeof *thread);
     thread->tid = tid;
     thread->fd = fd;
-    thread->changed_ns = cost_clock_monotonic();
     ovs_mutex_init(&thread->mutex);
     hmap_insert(&threads, &thread->node, hash_int(tid, 0));
     ovs_mutex_lock(&thread->mutex);

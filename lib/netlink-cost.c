@@ -205,7 +205,7 @@ set_message(struct nl_cost *call, uint16_t type, const struct ofpbuf *msg)
  * Without one, 'type' is the nlmsg_type.  In case of NL_COST_NOTIFY, the
  * message is yet to be seen.
  *
- * Sockets that receive upcalls are not accounted for. */
+ * Notifications of generic Netlink, such as upcalls, are not accounted for. */
 void
 nl_cost_start(struct nl_cost *call, enum nl_cost_op op, int protocol,
               uint16_t type, const struct ofpbuf *request)
