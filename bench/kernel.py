@@ -44,13 +44,20 @@ kprobe:ovs_packet_cmd_execute { @n_kernel_execute = count(); }
 BEGIN { printf("attached\\n"); }
 """
 
+
+def named_tree(text: str) -> Tuple[str, str]:
+    name, tree = text.split("=", 1)
+    return name, tree
+
+
 # The options of bench/run.
 OPTIONS: Dict[str, Dict[str, Any]] = {
     "--burst": dict(type=int, metavar="N", help="kernel: packets sent at "
                     "once; they must fit into a socket's buffer (default: 400;"
                     " batches: all)"),
-    "--trees": dict(nargs="+", metavar="NAME=DIR", help="batches: compare "
-                    "these trees"),
+    "--trees": dict(nargs="+", metavar="NAME=DIR", default=[],
+                    type=named_tree,
+                    help="batches: compare these trees"),
     "--sizes": dict(type=int, nargs="+", default=[100, 1000], metavar="N",
                     help="batches: packets of new flows"),
 }
@@ -295,7 +302,7 @@ def batches(context: Context) -> List[Result]:
     prepare()
     if not context.args.trees:
         raise NotHere("it needs --trees")
-    trees = dict(tree.split("=", 1) for tree in context.args.trees)
+    trees = dict(context.args.trees)
     results = []
     for n in context.args.sizes:
         ns: Dict[str, List[float]] = {name: [] for name in trees}
