@@ -136,15 +136,11 @@ get_text_details(const struct cost_span *span OVS_UNUSED, uint64_t *details)
     ds_destroy(&s);
 }
 
-/* Makes 'name' of 'group' the key that 'span''s event is counted for. */
-static void
-set_who(struct cost_span *span, const char *name, const char *group)
+static uint64_t
+hash_text(const char *text, uint64_t basis)
 {
-    uint64_t high = hash_string(name, hash_string(group, 0));
-
-    span->who[0].id = high << 32 | hash_string(name, hash_string(group, 1));
-    span->who[0].name = name;
-    span->who[0].group = group;
+    return ((uint64_t) hash_string(text, basis >> 32) << 32
+            | hash_string(text, basis + 1));
 }
 
 /* Main loop. */
@@ -219,7 +215,9 @@ bridge_cost_iface_stop(struct cost_span *span, const char *name,
 {
     texts = &name;
     n_texts = 1;
-    set_who(span, name, "");
+    span->who[0] = (struct cost_who) {
+        .id = hash_text(name, 0), .name = name, .group = ""
+    };
     cost_span_end(span, BRIDGE_COST_IFACE_ROW,
                   get_class(type, FIRST_TYPE, FIRST_COMMAND));
     loop_details[N_INTERFACES]++;
@@ -325,7 +323,11 @@ static void
 trace_message(const char *peer, pid_t pid, const struct ofp_header *oh,
               bool done)
 {
-    static char text[PEER_MAX], name[COST_TEXT_MAX];
+    /* Of the latest peer, from which most messages are. */
+    static char latest[PEER_MAX], text[PEER_MAX], name[COST_TEXT_MAX];
+    static uint64_t hash;
+    static pid_t latest_pid;
+
     static struct cost_span span;
     static const char *type;
 
@@ -335,9 +337,16 @@ trace_message(const char *peer, pid_t pid, const struct ofp_header *oh,
         enum ofpraw raw;
 
         type = ofpraw_decode(&raw, oh) ? "bad" : ofpraw_get_name(raw);
-        name_peer(peer, pid, text, name);
+        if (pid != latest_pid || strcmp(peer, latest)) {
+            ovs_strlcpy(latest, peer, sizeof latest);
+            latest_pid = pid;
+            name_peer(peer, pid, text, name);
+            hash = hash_text(name, 0);
+        }
         cost_span_open(&span, recorders[MESSAGES], true, cost_span_now(&loop));
-        set_who(&span, type, name);
+        span.who[0] = (struct cost_who) {
+            .id = hash_text(type, hash), .name = type, .group = name
+        };
     } else {
         const char *words = text;
 
