@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from statistics import median
 from typing import (Any, Dict, Iterator, List, NamedTuple, Optional, Sequence,
-                    Set, Tuple)
+                    Set)
 
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many instructions an upcall takes: the companion without noise.
+"""How many instructions an upcall, and an OpenFlow rule, take: the companion
+without noise.
 
 ovs-vswitchd runs under valgrind's callgrind, with the dummy datapath, which
 is the userspace datapath without a NIC.  Packets of new flows go through the
 same pipeline of one flow, one at a time, in the main thread.  All that
 dp_netdev_input__() does for them is counted: looking the packet up, the
 upcall, and executing the actions.  What N packets and 5 N packets take,
-subtracted, leaves out what does not depend on the number of packets.
+subtracted, leaves out what does not depend on the number of packets.  A rule
+is an OFPT_FLOW_MOD and an OFPT_BARRIER_REQUEST, as ovs-ofctl sends them: what
+connmgr_run() does is counted.
 
-Two results: the whole upcall, which varies by some 0.3% because hash tables
-are scrambled differently each time, and those of its instructions that come
-from the source files of the accounting or are called from there, which vary
-by next to nothing.
+Two results each: the whole upcall or rule, which varies by some 0.3% because
+hash tables are scrambled differently each time, and those of its instructions
+that come from the source files of the accounting or are called from there,
+which vary by next to nothing.
 
 Instructions are not time.  Reading the time stamp counter is one instruction
 but takes some 10 to 25 ns, and under valgrind no cache ever misses.
@@ -33,19 +36,23 @@ from bench.report import Context, Result
 from bench.upcalls import STOCK, VARIANTS, Variant
 from tools.switch import Failed, wait_until
 
-N_WARM_UP = 100                         # Packets.
-N_PACKETS = 200                         # And five times that.
+# What is counted, and the function within which it is.
+EVENTS = {"an upcall": "dp_netdev_input__", "a rule": "connmgr_run"}
+N_WARM_UP = 100                         # Packets or rules.
+N_EVENTS = 200                          # And five times that.
 N_AT_ONCE = 50                          # What netdev-dummy queues is limited.
 
 
 class CountedSwitch(CallgrindSwitch):
     """A switch under callgrind."""
 
-    def __init__(self, tree: Path, directory: Path) -> None:
-        super().__init__(tree, directory, ["dp_netdev_input__"],
+    def __init__(self, tree: Path, directory: Path, event: str) -> None:
+        super().__init__(tree, directory, [EVENTS[event]],
                          ["--enable-dummy=override", "--disable-system"])
         self.timeout = 120
-        self.next_packet = 0
+        self.next_number = 0
+        self.cause = {"an upcall": self.inject,
+                      "a rule": self.add_rules}[event]
 
     def set_up(self) -> None:
         """Starts the switch and makes it ready for packets."""
@@ -83,51 +90,57 @@ class CountedSwitch(CallgrindSwitch):
         while n:
             now = min(n, N_AT_ONCE)
             self.appctl("netdev-dummy/receive", "p1", *(
-                make_packet(self.next_packet + i).hex() for i in range(now)))
-            self.next_packet += now
+                make_packet(self.next_number + i).hex() for i in range(now)))
+            self.next_number += now
             expected += now
             n -= now
             wait_until(lambda: self.n_upcalls() >= expected, "upcalls")
         if self.n_upcalls() != expected:
             raise Failed("there are more upcalls than packets")
 
+    def add_rules(self, n: int) -> None:
+        first = self.next_number
+        self.next_number += n
+        self.add_flows(*(f"table=1,reg0={i},actions=drop"
+                         for i in range(first, self.next_number)))
+
     def counted(self) -> Count:
         """Returns what was counted since the last time."""
         count = parse_profile(self.dump())
         if not count.total:
-            raise Failed("callgrind has not seen dp_netdev_input__()")
+            raise Failed("callgrind has not seen the function")
         return count
 
     def measure(self, variant: Variant) -> Count:
-        """Returns instructions per upcall."""
+        """Returns instructions per event."""
         if variant.patched:
             self.vsctl(*variant.settings()[1:])
         self.appctl("revalidator/purge")
-        self.inject(N_WARM_UP)
+        self.cause(N_WARM_UP)
         self.counted()
-        self.inject(N_PACKETS)
+        self.cause(N_EVENTS)
         few = self.counted()
-        self.inject(N_PACKETS * 5)
+        self.cause(N_EVENTS * 5)
         many = self.counted()
-        return Count(*((b - a) / (N_PACKETS * 4) for a, b in zip(few, many)))
+        return Count(*((b - a) / (N_EVENTS * 4) for a, b in zip(few, many)))
 
 
-def run_switches(context: Context) -> Dict[str, List[Count]]:
+def run_switches(context: Context, event: str) -> Dict[str, List[Count]]:
     counts: Dict[str, List[Count]] = {v.name: [] for v in VARIANTS}
     n_rounds = context.choose("rounds", 5, 1)
     trees = ((context.stock, [STOCK]),
              (context.ovs, [v for v in VARIANTS if v.patched]))
     for tree, variants in trees:
-        where = context.directory / variants[0].name
-        with CountedSwitch(tree, where) as switch:
+        where = context.directory / f"{variants[0].name}-{EVENTS[event]}"
+        with CountedSwitch(tree, where, event) as switch:
             switch.set_up()
             # The first time, tables grow that will not shrink again.
             switch.measure(variants[0])
             for number in range(n_rounds):
                 for variant in variants:
                     counts[variant.name].append(switch.measure(variant))
-                context.progress(f"{tree.name}: round {number + 1} of "
-                                 f"{n_rounds}")
+                context.progress(f"{event}, {tree.name}: round {number + 1} "
+                                 f"of {n_rounds}")
     return counts
 
 
@@ -138,8 +151,11 @@ def run(context: Context) -> List[Result]:
         if not shutil.which(program):
             raise NotHere(f"there is no {program}")
 
-    counts = run_switches(context)
-    return [Result(case, "instructions", {
-        name: [of(c) for c in found] for name, found in counts.items()})
-        for case, of in (("an upcall", lambda c: c.total),
-                         ("of accounting", lambda c: c.ours))]
+    results = []
+    for event in EVENTS:
+        counts = run_switches(context, event)
+        results += [Result(case, "instructions", {
+            name: [of(c) for c in found] for name, found in counts.items()})
+            for case, of in ((event, lambda c: c.total),
+                             (f"{event}, of accounting", lambda c: c.ours))]
+    return results
