@@ -48,6 +48,7 @@ class Trouble(Switch):
     warm_s = 3                  # Has the trouble before the doctor comes.
     datapath = "netdev"
     rules: Iterable[str] = ("actions=NORMAL",)
+    commands: Sequence[str] = ()    # That do what else is wrong.
     rate = 1000                 # Packets a second.
     flows = 100                 # That they are of, in turn.
     senders: Sequence[int] = range(8)       # Numbers of ports, in turn.
@@ -63,7 +64,8 @@ class Trouble(Switch):
             self.vsctl("--no-wait", "set", "Open_vSwitch", ".",
                        *shlex.split(self.settings))
         self.start()
-        self.add_veths(*((name, f"{name}-eth0") for name in PORTS))
+        self.add_veths(*(f"{name}{end}" for name in PORTS
+                         for end in ("", "-eth0")))
         with self.in_netns():
             self.sockets = [self.enter_context(socket.socket(
                 socket.AF_PACKET, socket.SOCK_RAW, 0)) for _ in PORTS]
@@ -80,18 +82,31 @@ class Trouble(Switch):
         self.vsctl("add-br", name, "--", "set", "bridge", name,
                    f"datapath_type={self.datapath}", *settings)
 
-    def add_veths(self, *pairs: Tuple[str, str]) -> None:
+    def add_veths(self, *names: str) -> None:
         """Adds pairs of devices, which are up."""
-        self.ip(*(line for pair in pairs for line in (
+        self.ip(*(line for pair in zip(names[::2], names[1::2]) for line in (
             "link add {} type veth peer name {}".format(*pair),
             *(f"link set {name} up" for name in pair))))
 
+    def port(self, name: str, *settings: str) -> None:
+        self.add_ports([name], *settings)
+
+    def ofctl(self, *args: str) -> None:
+        self.run("ovs-ofctl", *args)
+
     def prepare(self) -> None:
-        """Does what is wrong, besides rules and packets."""
+        """Does what is wrong, besides rules and packets.  The first word of
+        each of 'commands' is a method of this class."""
+        for command in self.commands:
+            method, *args = shlex.split(command)
+            getattr(self, method)(*args)
+
+    def wait(self, seconds: float) -> None:
+        self.stopping.wait(float(seconds))
 
     def warm(self) -> None:
         """Has the trouble go on for a while before the doctor comes."""
-        self.stopping.wait(self.warm_s)
+        self.wait(self.warm_s)
 
     def in_process(self, function: Callable[[], None]) -> None:
         """Calls 'function' in a process of its own, where it need not wait for
@@ -145,25 +160,27 @@ class Trouble(Switch):
         path = self.directory / "many"
         path.write_text("".join(
             f"table=9,reg0={i},actions=drop\n" for i in range(n)))
-        self.run("ovs-ofctl", *options, "add-flows", "br0", str(path))
+        self.ofctl(*options, "add-flows", "br0", str(path))
 
-    def program(self, name: str, text: str, *args: str,
+    def program(self, name: str, *args: str,
                 wrapper: Sequence[str] = ()) -> None:
-        """Runs a program in Python, which 'text' is the main part of."""
+        """Runs one of PROGRAMS."""
         path = self.directory / f"{name}.py"
-        path.write_text(PROGRAM + text)
+        path.write_text(BEGINNING + PROGRAMS[name])
         self.spawn(name, [*wrapper, sys.executable, str(path),
                           str(self.directory), *args])
 
-    def controller(self, text: str) -> str:
-        """Runs a controller, and returns its address."""
-        self.program("controller", text)
+    def controller(self, name: str, *settings: str) -> None:
+        """Runs a controller, one of PROGRAMS."""
+        self.program(name)
         sock = self.directory / "controller.sock"
         wait_until(sock.exists, "the controller")
-        return f"unix:{sock}"
+        self.vsctl("set-controller", "br0", f"unix:{sock}", "--", "set",
+                   "controller", "br0", "max_backoff=1000")
 
 
-PROGRAM = """\
+# Of each program in Python.
+BEGINNING = """\
 import itertools, json, socket, struct, sys, time
 
 def connect(name):
@@ -192,18 +209,22 @@ def listen():
 
 """
 
-FLOW_MODS = """\
+PROGRAMS = {}
+
+# Adds a rule, and deletes it, or has another command, sys.argv[2].
+PROGRAMS["flow-mods"] = """\
 sock = connect("br0.mgmt")
 sock.sendall(struct.pack(">BBHI", 1, 0, 8, 1))
 for n in paced(100):
     match = struct.pack(">I", 0x3fffff & ~0x10) + bytes(18) + struct.pack(
         ">H", 0x88b5) + bytes(16)
     sock.sendall(struct.pack(">BBHI", 1, 14, 72, n) + match + struct.pack(
-        ">QHHHHIHH", 0, (0, 3)[n % 2], 0, 0, 7, 0xffffffff, 0xffff, 0))
+        ">QHHHHIHH", 0, (0, int(sys.argv[2]))[n % 2], 0, 0, 7, 0xffffffff,
+        0xffff, 0))
     drain(sock)
 """
 
-CONFIG = """\
+PROGRAMS["config"] = """\
 sock = connect("db.sock")
 for n in paced(200):
     sock.sendall(json.dumps({"method": "transact", "id": n, "params": [
@@ -215,14 +236,14 @@ for n in paced(200):
 """
 
 # ip(8) ends with it, as its input does.
-IP = """\
+PROGRAMS["ip"] = """\
 import subprocess
 ip = subprocess.Popen(["ip", "-batch", "-"], stdin=subprocess.PIPE, text=True)
 for n in paced(20):
     print(sys.argv[2 + n % 2], file=ip.stdin, flush=True)
 """
 
-CONTROLLER = """\
+PROGRAMS["controller"] = """\
 sock, _ = listen().accept()
 stream = sock.makefile("rb")
 while True:
@@ -234,7 +255,12 @@ while True:
         sock.sendall(struct.pack(">BBHI", 4, 3, size, xid) + body)
 """
 
-RECONNECTS = """\
+PROGRAMS["slave"] = PROGRAMS["controller"].replace(
+    "sock.sendall(struct.pack(\">BBHI\", 4, 0, 8, xid))",
+    "sock.sendall(struct.pack(\">BBHI\", 4, 0, 8, xid) + struct.pack("
+    "\">BBHIIIQ\", 4, 24, 24, 9, 3, 0, 1))")
+
+PROGRAMS["reconnects"] = """\
 server = listen()
 while True:
     sock, _ = server.accept()
@@ -244,7 +270,7 @@ while True:
 """
 
 # Speaks OpenFlow 1.3 only.
-OTHER_VERSION = """\
+PROGRAMS["other-version"] = """\
 server = listen()
 while True:
     sock, _ = server.accept()
@@ -253,12 +279,7 @@ while True:
         pass
 """
 
-SLAVE = CONTROLLER.replace(
-    "sock.sendall(struct.pack(\">BBHI\", 4, 0, 8, xid))",
-    "sock.sendall(struct.pack(\">BBHI\", 4, 0, 8, xid) + struct.pack("
-    "\">BBHIIIQ\", 4, 24, 24, 9, 3, 0, 1))")
-
-READS = """\
+PROGRAMS["inventory"] = """\
 sock = connect("db.sock")
 request = json.dumps({"method": "transact", "id": 0, "params": [
     "Open_vSwitch", {"op": "select", "table": "Interface", "where": []}]})
@@ -268,8 +289,6 @@ while True:
     while not end.endswith(b'"error":null}'):
         end = (end + sock.recv(1 << 20))[-20:]
 """
-
-NEW_RULES = FLOW_MODS.replace("(0, 3)[n % 2]", "0")      # Adds only.
 
 
 class NewFlows(Trouble):
@@ -333,9 +352,7 @@ class Rule(Costly):
 class Starved(NewFlows):
     """Other processes take the CPU of the PMD threads."""
     culprit = r"^pmd-\S+ is starved"
-
-    def prepare(self) -> None:
-        self.starve()
+    commands = "starve",
 
 
 class Dump(NewFlows):
@@ -410,10 +427,7 @@ class Macs(Trouble):
     culprit = (r"^br0: the MAC table \(1,000, set by \S+\) is full: .*; "
                r"port p1 has [\d,]+ entries")
     rate = 6000
-
-    def prepare(self) -> None:
-        self.vsctl("set", "bridge", "br0",
-                   "other_config:mac-table-size=1000")
+    commands = "vsctl set bridge br0 other_config:mac-table-size=1000",
 
     def packet(self, i: int) -> Tuple[int, bytes]:
         packet = make_packet(i % 2000)
@@ -430,10 +444,8 @@ class FlowMods(Trouble):
     settings = "other_config:max-idle=100000"
     rate = 4000
     flows = 20000
-
-    def prepare(self) -> None:
-        self.appctl("upcall/set-flow-limit", "200000")
-        self.program("flow-mods", FLOW_MODS)
+    commands = ("appctl upcall/set-flow-limit 200000",
+                "program flow-mods 3")      # Adds and deletes.
 
 
 class Learn(Trouble):
@@ -455,7 +467,7 @@ class Config(Trouble):
 
     def prepare(self) -> None:
         self.add_ports([f"d{i}" for i in range(205)], "type=dummy")
-        self.program("config", CONFIG)
+        self.program("config")
 
 
 class Resubmits(Trouble):
@@ -482,40 +494,32 @@ class Resubmits(Trouble):
 class WithController(Trouble):
     """A switch that sends 1,000 packets a second to a controller."""
     rules = ()
-    program_text = CONTROLLER
+    program_name = "controller"
     column, value = "is_connected", "true"      # When it is there.
 
     def prepare(self) -> None:
-        self.vsctl("set", "bridge", "br0", "protocols=OpenFlow10,OpenFlow13",
-                   "--", "set-controller", "br0",
-                   self.controller(self.program_text))
+        self.vsctl("set", "bridge", "br0", "protocols=OpenFlow10,OpenFlow13")
+        self.controller(self.program_name)
         wait_until(lambda: self.value in self.vsctl(
             "get", "controller", "br0", self.column), "the controller")
         # Rules are gone when there is a controller.
         self.add_flows("actions=controller")
-        self.limit()
-
-    def limit(self) -> None:
-        """Has most packets dropped."""
+        super().prepare()
 
 
 class Meter(WithController):
     """A meter limits packets for a controller to 10 a second."""
     culprit = DROPPED + r"a meter limits them \(br0 meter controller\)"
-
-    def limit(self) -> None:
-        self.run("ovs-ofctl", "-OOpenFlow13", "add-meter", "br0",
-                 "meter=controller,pktps,band=type=drop,rate=10")
+    commands = ("ofctl -OOpenFlow13 add-meter br0 "
+                "meter=controller,pktps,band=type=drop,rate=10",)
 
 
 class RateLimit(WithController):
     """The rate limit of a controller is too low."""
     culprit = (r"^[\d,]+ packets for the controller unix:\S+ \(9\d%\) were "
                r"dropped: they exceed its limit of 100 a second")
-
-    def limit(self) -> None:
-        self.vsctl("set", "controller", "br0", "controller_rate_limit=100",
-                   "controller_burst_limit=25")
+    commands = ("vsctl set controller br0 controller_rate_limit=100 "
+                "controller_burst_limit=25",)
 
 
 class Conntrack(Trouble):
@@ -524,9 +528,7 @@ class Conntrack(Trouble):
     rules = ("udp,actions=ct(commit),output:p1",)
     rate = 2000
     flows = 10000
-
-    def prepare(self) -> None:
-        self.appctl("dpctl/ct-set-maxconns", "1000")
+    commands = "appctl dpctl/ct-set-maxconns 1000",
 
 
 class Neighbour(Trouble):
@@ -535,14 +537,12 @@ class Neighbour(Trouble):
                r"answer from 10\.9\.0\.7 \(to 10\.1\.1\.9\)")
     rules = ()
     rate = 200
-
-    def prepare(self) -> None:
-        self.add_bridge("br1")
-        self.ip("addr add 10.9.0.1/24 dev br1", "link set br1 up")
-        self.add_ports(["vx"], "type=vxlan", "options:remote_ip=10.1.1.9")
-        self.appctl("ovs/route/add", "10.9.0.0/24", "br1")
-        self.appctl("ovs/route/add", "10.1.1.0/24", "br1", "10.9.0.7")
-        self.add_flows("actions=output:vx")
+    commands = ("add_bridge br1",
+                "ip 'addr add 10.9.0.1/24 dev br1' 'link set br1 up'",
+                "port vx type=vxlan options:remote_ip=10.1.1.9",
+                "appctl ovs/route/add 10.9.0.0/24 br1",
+                "appctl ovs/route/add 10.1.1.0/24 br1 10.9.0.7",
+                "add_flows actions=output:vx")
 
 
 class SlowPath(Trouble):
@@ -591,11 +591,8 @@ class Lacp(Trouble):
     """Nobody answers the LACP of a bond."""
     culprit = r"^Bond bond0 carries nothing: .* LACP gets no answer"
     warm_s = 8
-
-    def prepare(self) -> None:
-        self.add_veths(("a1", "b1"), ("a2", "b2"))
-        self.vsctl("add-bond", "br0", "bond0", "a1", "a2", "lacp=active",
-                   "bond_mode=balance-tcp")
+    commands = ("add_veths a1 b1 a2 b2", "vsctl add-bond br0 bond0 a1 a2 "
+                "lacp=active bond_mode=balance-tcp")
 
 
 class Pods(Trouble):
@@ -606,9 +603,9 @@ class Pods(Trouble):
         self.regularly(0.5, self.change)
 
     def change(self, i: int) -> None:
-        self.add_veths((f"x{i}", f"y{i}"))
+        self.add_veths(f"x{i}", f"y{i}")
         self.vsctl("add-port", "br0", f"x{i}")
-        self.stopping.wait(0.5)
+        self.wait(0.5)
         self.vsctl("del-port", "br0", f"x{i}")
         self.ip(f"link del x{i}")
 
@@ -619,7 +616,7 @@ class Bond(Trouble):
     flows = 5000
 
     def prepare(self) -> None:
-        self.add_veths(("a1", "b1"), ("a2", "b2"))
+        self.add_veths("a1", "b1", "a2", "b2")
         self.add_bridge("br1")
         for bridge, side in (("br0", "a"), ("br1", "b")):
             self.vsctl("add-bond", bridge, f"bond{side}", f"{side}1",
@@ -631,16 +628,16 @@ class Bond(Trouble):
 
 class Bulk(Trouble):
     """20,000 rules are changed every 4 s, which harms nothing."""
-    ofctl: Tuple[str, ...] = ()             # Options of ovs-ofctl.
+    bundle: Tuple[str, ...] = ()            # Options of ovs-ofctl.
     flows = 200
 
     def prepare(self) -> None:
-        self.regularly(4, lambda _: self.add_many(20000, *self.ofctl))
+        self.regularly(4, lambda _: self.add_many(20000, *self.bundle))
 
 
 class Bundles(Bulk):
     """The same, in bundles."""
-    ofctl = ("-OOpenFlow14", "--bundle")
+    bundle = ("-OOpenFlow14", "--bundle")
 
 
 class Routes(Trouble):
@@ -661,9 +658,9 @@ class Routes(Trouble):
 
     def change(self, *before: str) -> None:
         """Does what is 'before', and has a process do 'lines' all the time."""
-        self.add_veths(("t0", "t1"))
+        self.add_veths("t0", "t1")
         self.ip(*before)
-        self.program("ip", IP, *self.lines, wrapper=(
+        self.program("ip", *self.lines, wrapper=(
             "nsenter", f"--target={self.vswitchd.pid}", "--net"))
 
 
@@ -702,16 +699,15 @@ class Rxq(Trouble):
     settings = ("other_config:dpdk-init=true other_config:dpdk-extra="
                 "'--no-pci --in-memory --no-telemetry --socket-limit 400' "
                 "other_config:pmd-cpu-mask=3 other_config:pmd-sleep-max=500")
+    commands: Sequence[str] = (
+        "port d0 type=dummy-pmd",
+        # It has as many packets as are wanted.
+        "port n0 type=dpdk options:dpdk-devargs=net_null0",
+        "add_flows priority=40000,in_port=n0,actions=drop")
 
     def set_up(self) -> None:
         self.enter_context(HugePages(200))
         super().set_up()
-
-    def prepare(self) -> None:
-        self.add_ports(["d0"], "type=dummy-pmd")
-        # It has as many packets as are wanted.
-        self.add_ports(["n0"], "type=dpdk", "options:dpdk-devargs=net_null0")
-        self.add_flows("priority=40000,in_port=n0,actions=drop")
 
 
 class Flap(Trouble):
@@ -730,10 +726,7 @@ class Reconnects(Trouble):
     culprit = r"^The connection to the controller unix:.* keeps breaking; "
     flows = 5
     warm_s = 10
-
-    def prepare(self) -> None:
-        self.vsctl("set-controller", "br0", self.controller(RECONNECTS), "--",
-                   "set", "controller", "br0", "max_backoff=1000")
+    commands = "controller reconnects",
 
 
 class Fragments(Trouble):
@@ -762,10 +755,8 @@ class MaxIdle(Trouble):
 class Multicast(Trouble):
     """The table of multicast groups is too small."""
     culprit = r"^br0: the table of multicast groups \(10\) is full"
-
-    def prepare(self) -> None:
-        self.vsctl("set", "bridge", "br0", "mcast_snooping_enable=true",
-                   "other_config:mcast-snooping-table-size=10")
+    commands = ("vsctl set bridge br0 mcast_snooping_enable=true "
+                "other_config:mcast-snooping-table-size=10",)
 
     def packet(self, i: int) -> Tuple[int, bytes]:
         group = 0xef010000 + i % 400
@@ -784,9 +775,7 @@ class Mtu(Trouble):
     culprit = r"^Packets that are larger than the MTU of port p2 are lost"
     rules = ("in_port=p1,actions=output:p2",)
     rate = 200
-
-    def prepare(self) -> None:
-        self.ip("link set p1 mtu 9000", "link set p1-eth0 mtu 9000")
+    commands = "ip 'link set p1 mtu 9000' 'link set p1-eth0 mtu 9000'",
 
     def packet(self, i: int) -> Tuple[int, bytes]:
         return 0, make_packet(i % 5) + bytes(4000)
@@ -841,9 +830,7 @@ class Gone(Trouble):
     culprit = r"^Port p3 has lost its device"
     flows = 5
     senders = 0,
-
-    def prepare(self) -> None:
-        self.ip("link del p3")
+    commands = "ip 'link del p3'",
 
 
 class Zone(Trouble):
@@ -852,9 +839,7 @@ class Zone(Trouble):
                r"\(100 of 100\)")
     rules = ("udp,in_port=p3,actions=ct(commit,zone=7),output:p1",)
     flows = 5000
-
-    def prepare(self) -> None:
-        self.appctl("dpctl/ct-set-limits", "zone=7,limit=100")
+    commands = "appctl dpctl/ct-set-limits zone=7,limit=100",
 
 
 class Scan(Trouble):
@@ -865,9 +850,7 @@ class Scan(Trouble):
     rules = (f"ip,actions={BY_SOURCE},output:p1",)
     rate = 10000
     warm_s = 30
-
-    def prepare(self) -> None:
-        self.appctl("upcall/set-flow-limit", "200000")
+    commands = "appctl upcall/set-flow-limit 200000",
 
     def packet(self, i: int) -> Tuple[int, bytes]:
         if i < 60000:
@@ -881,10 +864,8 @@ class Loop(Trouble):
     culprit = (r"^br0: MAC addresses \(\d+ are known\) move between ports "
                r"[\d,]+ times a second: a loop, .* on ports .*l[12]")
     rate = 100
-
-    def prepare(self) -> None:
-        self.add_veths(("l1", "l2"))
-        self.add_ports(["l1", "l2"], "type=system")
+    commands = ("add_veths l1 l2", "port l1 type=system",
+                "port l2 type=system")
 
     def packet(self, i: int) -> Tuple[int, bytes]:
         return i % 8, from_mac(b"\xff" * 6 + make_packet(i)[6:], i % 8)
@@ -913,9 +894,7 @@ class Vlan(Trouble):
     culprit = (DROPPED + "VLAN 5 tagged packet received on port p3 configured "
                "as VLAN 7 access port")
     senders = 2, 0, 1
-
-    def prepare(self) -> None:
-        self.vsctl("set", "port", "p3", "tag=7")
+    commands = "vsctl set port p3 tag=7",
 
     def packet(self, i: int) -> Tuple[int, bytes]:
         port, packet = super().packet(i)
@@ -959,9 +938,7 @@ class NoCpu(Trouble):
     culprit = (r"^Port d0 receives nothing: there is no PMD thread, because "
                r"other_config:pmd-cpu-mask=0x100000000 names no CPU")
     settings = "other_config:pmd-cpu-mask=0x100000000"
-
-    def prepare(self) -> None:
-        self.add_ports(["d0"], "type=dummy-pmd")
+    commands = "port d0 type=dummy-pmd",
 
 
 class NoController(Trouble):
@@ -991,10 +968,8 @@ class NoRoute(Trouble):
     """There is no route to the remote end of a tunnel."""
     culprit = DROPPED + "there is no route to the remote end of a tunnel"
     rules = ()
-
-    def prepare(self) -> None:
-        self.add_ports(["vx"], "type=vxlan", "options:remote_ip=10.1.1.9")
-        self.add_flows("actions=output:vx")
+    commands = ("port vx type=vxlan options:remote_ip=10.1.1.9",
+                "add_flows actions=output:vx")
 
 
 class Bfd(Trouble):
@@ -1003,7 +978,7 @@ class Bfd(Trouble):
     warm_s = 8
 
     def prepare(self) -> None:
-        self.add_veths(("a1", "b1"), ("c1", "d1"))
+        self.add_veths("a1", "b1", "c1", "d1")
         self.add_bridge("br1", "fail-mode=secure")
         self.add_bridge("br2")
         self.vsctl("add-port", "br1", "b1", "--", "add-port", "br1", "c1",
@@ -1012,9 +987,8 @@ class Bfd(Trouble):
         for name in "a1", "d1":
             self.vsctl("set", "Interface", name, "bfd:enable=true",
                        "bfd:min_rx=100", "bfd:min_tx=100")
-        self.regularly(1.5, lambda i: self.run(
-            "ovs-ofctl", "add-flow", "br1",
-            "actions=" + ("drop", "normal")[i % 2]))
+        self.regularly(1.5, lambda i: self.ofctl(
+            "add-flow", "br1", "actions=" + ("drop", "normal")[i % 2]))
 
 
 class Learns(Trouble):
@@ -1023,11 +997,8 @@ class Learns(Trouble):
                r"addresses are learned.*: a revalidator needs \d+% of a CPU")
     settings = "other_config:max-idle=100000"
     rate = 4000
-
-    def prepare(self) -> None:
-        self.vsctl("set", "bridge", "br0",
-                   "other_config:mac-table-size=100000")
-        self.add_flows(f"priority=40000,udp,actions={BY_SOURCE},NORMAL")
+    commands = ("vsctl set bridge br0 other_config:mac-table-size=100000",
+                f"add_flows 'priority=40000,udp,actions={BY_SOURCE},NORMAL'")
 
     def packet(self, i: int) -> Tuple[int, bytes]:
         if i < 20000:
@@ -1057,14 +1028,11 @@ class Policer(Rxq):
     culprit = r"^n0 has dropped [\d,]+ packets .*: qos"
     stock = (r"^Port n0 has lost [\d,]+ packets \(tx_dropped, by its QoS "
              r"\(egress-policer\)\?\)")
-
-    def prepare(self) -> None:
-        self.add_ports(["n0"], "type=dpdk",
-                       "options:dpdk-devargs=net_null0,no-rx=1")
-        self.vsctl("set", "port", "n0", "qos=@q", "--", "--id=@q", "create",
-                   "qos", "type=egress-policer", "other-config:cir=1000",
-                   "other-config:cbs=100")
-        self.add_flows("actions=output:n0")
+    commands = (
+        "port n0 type=dpdk options:dpdk-devargs=net_null0,no-rx=1",
+        "vsctl set port n0 qos=@q -- --id=@q create qos type=egress-policer "
+        "other-config:cir=1000 other-config:cbs=100",
+        "add_flows actions=output:n0")
 
 
 class Missed(Rxq):
@@ -1077,11 +1045,9 @@ class Missed(Rxq):
     warm_s = 20                 # Usage is known after 2,048 iterations.
     senders = 0,
     rate = 5000
-
-    def prepare(self) -> None:
-        self.vsctl("del-port", "p1")
-        self.add_ports(["n0"], "type=dpdk",
-                       "options:dpdk-devargs=\"net_pcap0,iface=p1\"")
+    commands = (
+        "vsctl del-port p1",
+        "port n0 type=dpdk 'options:dpdk-devargs=\"net_pcap0,iface=p1\"'")
 
 
 class Overflow(Rxq):
@@ -1089,10 +1055,8 @@ class Overflow(Rxq):
     culprit = (DROPPED + "too many wait for a controller; most come from "
                r"port n0 \(rule: .* So: The main thread needs \d+% of a CPU: "
                "packets for a controller")
-
-    def prepare(self) -> None:
-        self.add_ports(["n0"], "type=dpdk", "options:dpdk-devargs=net_null0")
-        self.add_flows("priority=40000,in_port=n0,actions=controller")
+    commands = ("port n0 type=dpdk options:dpdk-devargs=net_null0",
+                "add_flows priority=40000,in_port=n0,actions=controller")
 
 
 class Overrun(Trouble):
@@ -1120,9 +1084,7 @@ class Waits(Trouble):
     flows = 300000
     rate = 14000
     warm_s = 25
-
-    def prepare(self) -> None:
-        self.appctl("upcall/set-flow-limit", "1000000")
+    commands = "appctl upcall/set-flow-limit 1000000",
 
 
 class MirrorPort(Trouble):
@@ -1130,27 +1092,18 @@ class MirrorPort(Trouble):
     culprit = (DROPPED + "packet received on port p3, which is reserved "
                "exclusively for mirroring")
     senders = 2, 0, 1
-
-    def prepare(self) -> None:
-        self.vsctl("--id=@p", "get", "port", "p3", "--", "--id=@m", "create",
-                   "mirror", "name=m0", "select-all=true", "output-port=@p",
-                   "--", "set", "bridge", "br0", "mirrors=@m")
+    commands = ("vsctl --id=@p get port p3 -- --id=@m create mirror name=m0 "
+                "select-all=true output-port=@p -- set bridge br0 mirrors=@m",)
 
 
 class PatchTypes(Trouble):
     """Patch ports join bridges whose datapath types differ."""
     culprit = r"^Port p[ab] could not be opened: No usable peer 'p[ab]' "
-
-    def prepare(self) -> None:
-        self.vsctl("--no-wait", "add-br", "br1", "--", "set", "bridge", "br1",
-                   "datapath_type=dummy", *(
-                       word for bridge, name, peer in (("br0", "pa", "pb"),
-                                                       ("br1", "pb", "pa"))
-                       for word in ("--", "add-port", bridge, name, "--",
-                                    "set", "Interface", name, "type=patch",
-                                    f"options:peer={peer}")))
-        self.stopping.wait(1)
-        self.add_flows("actions=output:pa")
+    commands = (
+        "vsctl --no-wait add-br br1 -- set bridge br1 datapath_type=dummy "
+        "-- add-port br0 pa -- set Interface pa type=patch options:peer=pb "
+        "-- add-port br1 pb -- set Interface pb type=patch options:peer=pa",
+        "wait 1", "add_flows actions=output:pa")
 
 
 class TunnelKey(Trouble):
@@ -1158,15 +1111,13 @@ class TunnelKey(Trouble):
     culprit = (r"^[\d,]+ packets a second from the tunnel's end 10\.9\.0\.7 "
                r"are dropped: their key is 200; port vx has 100")
     senders = 0, 1, 2
-
-    def prepare(self) -> None:
-        self.vsctl("del-port", "p1")
-        self.add_bridge("br1", "other_config:hwaddr=50:54:00:00:00:02")
-        self.vsctl("add-port", "br1", "p1")
-        self.ip("addr add 10.9.0.1/24 dev br1", "link set br1 up")
-        self.appctl("ovs/route/add", "10.9.0.0/24", "br1")
-        self.add_ports(["vx"], "type=vxlan", "options:remote_ip=10.9.0.7",
-                       "options:key=100")
+    commands = (
+        "vsctl del-port p1",
+        "add_bridge br1 other_config:hwaddr=50:54:00:00:00:02",
+        "vsctl add-port br1 p1",
+        "ip 'addr add 10.9.0.1/24 dev br1' 'link set br1 up'",
+        "appctl ovs/route/add 10.9.0.0/24 br1",
+        "port vx type=vxlan options:remote_ip=10.9.0.7 options:key=100")
 
     def packet(self, i: int) -> Tuple[int, bytes]:
         inner = make_packet(i % 50)
@@ -1206,11 +1157,8 @@ class OfVersion(Trouble):
                r"negotiation failed \(we support version 0x01, peer .*\)\)")
     flows = 5
     warm_s = 8
-
-    def prepare(self) -> None:
-        self.vsctl("set", "bridge", "br0", "protocols=OpenFlow10", "--",
-                   "set-controller", "br0", self.controller(OTHER_VERSION),
-                   "--", "set", "controller", "br0", "max_backoff=1000")
+    commands = ("vsctl set bridge br0 protocols=OpenFlow10",
+                "controller other-version")
 
 
 class DeadGroup(Trouble):
@@ -1218,15 +1166,11 @@ class DeadGroup(Trouble):
     culprit = DROPPED + r"group 1 has no live bucket \(port p\d, port p\d\)"
     senders = range(6)
     rules = ()
-
-    def prepare(self) -> None:
-        self.run("ovs-ofctl", "-OOpenFlow13", "add-group", "br0",
-                 "group_id=1,type=ff," + ",".join(
-                     f"bucket=watch_port:{port},output:{port}"
-                     for port in ("p7", "p8")))
-        self.run("ovs-ofctl", "-OOpenFlow13", "add-flow", "br0",
-                 "actions=group:1")
-        self.ip("link set p7-eth0 down", "link set p8-eth0 down")
+    commands = (
+        "ofctl -OOpenFlow13 add-group br0 group_id=1,type=ff,"
+        "bucket=watch_port:p7,output:p7,bucket=watch_port:p8,output:p8",
+        "ofctl -OOpenFlow13 add-flow br0 actions=group:1",
+        "ip 'link set p7-eth0 down' 'link set p8-eth0 down'")
 
 
 class Checksums(Trouble):
@@ -1282,11 +1226,9 @@ class Cfm(Trouble):
     """The other end of a link does not answer CFM."""
     culprit = r"^CFM on p2 has a fault \(recv\)"
     warm_s = 8
-
-    def prepare(self) -> None:
-        self.vsctl("set", "Interface", "p2", "cfm_mpid=7",
-                   "other_config:cfm_interval=100")
-        self.add_flows("priority=40000,in_port=p1,actions=output:p2")
+    commands = ("vsctl set Interface p2 cfm_mpid=7 "
+                "other_config:cfm_interval=100",
+                "add_flows priority=40000,in_port=p1,actions=output:p2")
 
 
 class AdminDown(Trouble):
@@ -1294,17 +1236,15 @@ class AdminDown(Trouble):
     culprit = (r"^Packets for port p2 are lost: it is not set up .*, and a "
                r"rule sends all of p1 there")
     senders = 0, 2, 3
-
-    def prepare(self) -> None:
-        self.add_flows("priority=40000,in_port=p1,actions=output:p2")
-        self.ip("link set p2 down")
+    commands = ("add_flows priority=40000,in_port=p1,actions=output:p2",
+                "ip 'link set p2 down'")
 
 
 class Slave(WithController):
     """The only controller has made itself a slave."""
     culprit = (r"^[\d,]+ packets a second reach no controller: unix:.* has "
                r"made itself a slave")
-    program_text = SLAVE
+    program_name = "slave"
     column, value = "role", "slave"
 
 
@@ -1312,11 +1252,9 @@ class TableFull(Trouble):
     """A table has as many rules as it may, and new ones are refused."""
     culprit = (r"^br0 refuses OpenFlow rules again and again \(OFPFMFC_TABLE_"
                r"FULL\), by .*flow-mods\.py \(pid \d+\)")
-
-    def prepare(self) -> None:
-        self.vsctl("--id=@f", "create", "flow_table", "flow_limit=1",
-                   "--", "set", "bridge", "br0", "flow_tables:0=@f")
-        self.program("flow-mods", NEW_RULES)
+    commands = ("vsctl --id=@f create flow_table flow_limit=1 -- "
+                "set bridge br0 flow_tables:0=@f",
+                "program flow-mods 0")      # Adds only.
 
 
 class NatFull(Trouble):
@@ -1334,9 +1272,7 @@ class Debug(Trouble):
     rate = 2000
     rules = (f"ip,actions={BY_SOURCE},output:p1",)
     flows = 1 << 30
-
-    def prepare(self) -> None:
-        self.appctl("vlog/set", "file:dbg")
+    commands = "appctl vlog/set file:dbg",
 
 
 class DbBusy(Trouble):
@@ -1347,7 +1283,7 @@ class DbBusy(Trouble):
     def prepare(self) -> None:
         self.add_ports([f"d{i}" for i in range(300)], "type=dummy")
         for _ in range(3):
-            self.program("inventory", READS)
+            self.program("inventory")
 
 
 class Fds(Trouble):
@@ -1363,11 +1299,9 @@ class Fds(Trouble):
 class NoQuerier(Trouble):
     """Nobody asks for members of multicast groups, so that none is known."""
     culprit = r"^br0 drops [\d,]+ multicast packets a second: "
-
-    def prepare(self) -> None:
-        self.vsctl("set", "bridge", "br0", "mcast_snooping_enable=true",
-                   "other_config:mcast-snooping-disable-flood-unregistered="
-                   "true")
+    commands = (
+        "vsctl set bridge br0 mcast_snooping_enable=true "
+        "other_config:mcast-snooping-disable-flood-unregistered=true",)
 
     def packet(self, i: int) -> Tuple[int, bytes]:
         packet = make_packet(i % 8, 0, 0xef010101)
@@ -1380,24 +1314,20 @@ class Shaper(Trouble):
                r"\(linux-htb, max-rate 10000\) is too low")
     rules = ("actions=output:p1",)
     senders = 1, 2, 3
-
-    def prepare(self) -> None:
-        self.vsctl("set", "port", "p1", "qos=@q", "--", "--id=@q", "create",
-                   "qos", "type=linux-htb", "other-config:max-rate=10000",
-                   "queues:0=@z", "--", "--id=@z", "create", "queue",
-                   "other-config:max-rate=10000")
+    commands = (
+        "vsctl set port p1 qos=@q -- --id=@q create qos type=linux-htb "
+        "other-config:max-rate=10000 queues:0=@z -- "
+        "--id=@z create queue other-config:max-rate=10000",)
 
 
 class Sampling(Trouble):
     """sFlow samples each packet, which userspace does at little cost."""
     rules = ("actions=output:p1",)
     rate = 10000
-
-    def prepare(self) -> None:
-        self.ip("link set lo up")
-        self.vsctl("--id=@s", "create", "sflow", "agent=lo",
-                   'targets="127.0.0.1:6343"', "sampling=1", "polling=10",
-                   "--", "set", "bridge", "br0", "sflow=@s")
+    commands = (
+        "ip 'link set lo up'",
+        "vsctl --id=@s create sflow agent=lo 'targets=\"127.0.0.1:6343\"' "
+        "sampling=1 polling=10 -- set bridge br0 sflow=@s")
 
 
 class IdleClients(Trouble):
@@ -1413,10 +1343,8 @@ class IdleClients(Trouble):
 
 class ActiveBackup(Trouble):
     """What comes from the idle link of a bond is dropped, as it is to be."""
-
-    def prepare(self) -> None:
-        self.vsctl("del-port", "p1", "--", "del-port", "p2", "--", "add-bond",
-                   "br0", "bond0", "p1", "p2", "bond_mode=active-backup")
+    commands = ("vsctl del-port p1 -- del-port p2 -- add-bond br0 bond0 p1 p2 "
+                "bond_mode=active-backup",)
 
     def packet(self, i: int) -> Tuple[int, bytes]:
         # The switch behind the bond floods both links.
@@ -1430,14 +1358,11 @@ class Ring(Trouble):
     """RSTP blocks the second link between two bridges."""
     warm_s = 12
     rate = 200
-
-    def prepare(self) -> None:
-        self.add_veths(("a1", "b1"), ("a2", "b2"))
-        self.add_bridge("br1", "rstp_enable=true")
-        self.vsctl("set", "bridge", "br0", "rstp_enable=true")
-        self.stopping.wait(1)
-        self.vsctl(*("add-port br0 a1 -- add-port br0 a2 -- add-port br1 b1 "
-                     "-- add-port br1 b2").split())
+    commands = (
+        "add_veths a1 b1 a2 b2", "add_bridge br1 rstp_enable=true",
+        "vsctl set bridge br0 rstp_enable=true", "wait 1",
+        "vsctl add-port br0 a1 -- add-port br0 a2 -- add-port br1 b1 "
+        "-- add-port br1 b2")
 
     def packet(self, i: int) -> Tuple[int, bytes]:
         return i % 8, b"\xff" * 6 + make_packet(i % 50)[6:]
@@ -1446,19 +1371,14 @@ class Ring(Trouble):
 class Spare(Trouble):
     """Ports that nobody uses are down, and packets are flooded."""
     senders = range(4)
-
-    def prepare(self) -> None:
-        self.ip("link set p7 down", "link set p8-eth0 down")
-        self.vsctl("add-port", "br0", "i0", "--", "set", "Interface", "i0",
-                   "type=internal")
+    commands = ("ip 'link set p7 down' 'link set p8-eth0 down'",
+                "port i0 type=internal")
 
 
 class Pruned(Trouble):
     """A trunk brings broadcasts of VLANs that are for others."""
     rate = 400
-
-    def prepare(self) -> None:
-        self.vsctl("set", "port", "p1", "trunks=10,11")
+    commands = "vsctl set port p1 trunks=10,11",
 
     def packet(self, i: int) -> Tuple[int, bytes]:
         port, packet = super().packet(i)
@@ -1478,15 +1398,12 @@ class Fast(Rxq):
     settings = Rxq.settings.replace("cpu-mask=3", "cpu-mask=2")
     senders = 0,
     rate = 50000
-
-    def prepare(self) -> None:
-        self.vsctl("del-port", "p1")
-        self.add_ports(["a0"], "type=dpdk",
-                       "options:dpdk-devargs=\"net_af_packet0,iface=p1\"")
-        self.vsctl("del-port", "p2")
-        self.add_ports(["n0"], "type=dpdk",
-                       "options:dpdk-devargs=\"net_null0,no-rx=1\"")
-        self.add_flows("actions=output:n0")
+    commands = (
+        "vsctl del-port p1",
+        "port a0 type=dpdk 'options:dpdk-devargs=\"net_af_packet0,iface=p1\"'",
+        "vsctl del-port p2",
+        "port n0 type=dpdk 'options:dpdk-devargs=\"net_null0,no-rx=1\"'",
+        "add_flows actions=output:n0")
 
 
 class Load(Trouble):
