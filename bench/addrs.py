@@ -22,13 +22,12 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 from pathlib import Path
 from statistics import median
-from typing import Dict, List
+from typing import List
 
-from bench.machine import NotHere, describe_tree, output
-from bench.report import Context, Result
+from bench.machine import describe_tree, need, output
+from bench.report import Context
 from tools.switch import Process, wait_until
 
 SIZES = (64, 256, 1024)
@@ -119,39 +118,20 @@ def count_calls(namespace: Namespace, program: Path) -> List[int]:
     return [one, in_round(devices) - one]
 
 
-def run(context: Context) -> List[Result]:
-    """Runs the benchmark; returns what it measured."""
-    if os.geteuid():
-        raise NotHere("it takes root")
-    if not shutil.which("strace"):
-        raise NotHere("it takes strace")
-    programs = {"stock": context.directory / "stock",
-                "patched": context.directory / "patched"}
-    build(context.stock, programs["stock"])
-    build(context.ovs, programs["patched"])
-
-    times: Dict[int, Dict[str, List[List[float]]]] = {}
-    calls: Dict[int, Dict[str, List[int]]] = {}
+def run(context: Context) -> None:
+    need("strace")
+    programs = {}
+    for name, tree in context.trees.items():
+        programs[name] = context.directory / name
+        build(tree, programs[name])
     with Namespace(context.directory) as namespace:
         for size in SIZES:
             context.progress(f"{size} pairs of devices")
             namespace.add_pairs(size)
-            times[size] = {name: [] for name in programs}
-            calls[size] = {name: count_calls(namespace, program)
-                           for name, program in programs.items()}
-            for k in range(context.choose("pairs", 9, 2)):
-                names = sorted(programs, reverse=bool(k % 2))
-                for name in names:
-                    times[size][name].append(measure(namespace,
-                                                     programs[name]))
-
-    results = []
-    for i, case in enumerate(CASES):
-        for size in SIZES:
-            name = f"{case}, {size}"
-            results += [
-                Result(name, "us", {tree: [v[i] for v in values]
-                                    for tree, values in times[size].items()}),
-                Result(name, "calls", {tree: [values[i]] for tree, values
-                                       in calls[size].items()})]
-    return results
+            for name, program in programs.items():
+                for case, n in zip(CASES, count_calls(namespace, program)):
+                    context.add(f"{case}, {size}", "calls", name, n)
+            for _, name in context.turns(programs, 9, 2):
+                for case, us in zip(CASES, measure(namespace,
+                                                   programs[name])):
+                    context.add(f"{case}, {size}", "us", name, us)

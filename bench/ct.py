@@ -20,15 +20,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import time
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple
 
-from bench.machine import NotHere, has_kernel_datapath
+from bench.machine import NotHere, has_kernel_datapath, need
 from bench.packets import make_packet
-from bench.report import Context, Result
+from bench.report import Context
 from tools.switch import Failed, Switch, wait_until
 
 # The options of bench/run.
@@ -91,17 +90,13 @@ class CtSwitch(Switch):
         self.nice = -20
         self.timeout = 300
         self.datapath = "system@ovs-system" if kernel else "netdev@ovs-netdev"
-        self.start_database()
-        self.start()
+        self.start_with_bridge("system" if kernel else "netdev",
+                               "other_config:cost-sample-interval=1",
+                               "other_config:flow-limit=500000",
+                               "other_config:max-idle=3600000")
         for i in 1, 2:
             self.ip(f"link add p{i} type veth peer name q{i}",
                     f"link set p{i} up", f"link set q{i} up")
-        self.vsctl("set", "Open_vSwitch", ".",
-                   "other_config:cost-sample-interval=1",
-                   "other_config:flow-limit=500000",
-                   "other_config:max-idle=3600000", "--", "add-br", "br0",
-                   "--", "set", "Bridge", "br0", "fail-mode=secure",
-                   "datapath_type=" + ("system" if kernel else "netdev"))
         self.add_ports(["p1", "p2"], "type=system")
         with self.in_netns():
             self.socket = self.enter_context(
@@ -175,12 +170,12 @@ class CtSwitch(Switch):
         return found
 
 
-def run(context: Context) -> List[Result]:
+def run(context: Context) -> None:
     args = context.args
-    if os.geteuid() or args.kernel and not has_kernel_datapath():
-        raise NotHere("it needs root and, with --kernel, the module")
+    need()
+    if args.kernel and not has_kernel_datapath():
+        raise NotHere("--kernel needs the openvswitch module")
     n = context.choose("packets", 2000, 200)
-    values: Dict[Tuple[str, str], List[float]] = {}
     for k in range(context.choose("pairs", 5, 1)):
         with CtSwitch(context.ovs, context.directory / str(k)) as switch:
             switch.set_up(args.kernel)
@@ -194,5 +189,4 @@ def run(context: Context) -> List[Result]:
                     if times["unit"] == "ns" and times["count"]:
                         figures[f"us, {stage}"] = times["sum"] / 1e3
                 for what, value in figures.items():
-                    values.setdefault((name, what), []).append(value / n)
-    return [Result(*key, {"patched": found}) for key, found in values.items()]
+                    context.add(name, what, "patched", value / n)

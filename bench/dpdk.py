@@ -24,17 +24,12 @@ class DpdkSwitch(Switch):
 
     def start_dpdk(self, *settings: str) -> None:
         """Starts the switch, with 'settings' of the Open_vSwitch table."""
-        self.start_database()
-        self.vsctl(
-            "--no-wait", "set", "Open_vSwitch", ".",
-            "other_config:dpdk-init=true",
+        self.start_with_bridge(
+            "netdev", "other_config:dpdk-init=true",
             "other_config:dpdk-extra=--no-pci --in-memory --no-telemetry "
             f"--socket-limit {self.n_pages * 2}",
             f"other_config:dpdk-lcore-mask={1 << self.cores.main:#x}",
             f"other_config:pmd-cpu-mask={1 << self.cores.pmd:#x}", *settings)
-        self.start()
-        self.vsctl("add-br", "br0", "--", "set", "Bridge", "br0",
-                   "datapath_type=netdev", "fail-mode=secure")
 
     def add_port(self, name: str, devargs: str, *settings: str) -> None:
         """Adds port 'name' to the bridge, with 'settings' of its

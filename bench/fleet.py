@@ -27,11 +27,11 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from bench.machine import NotHere
 from bench.packets import make_packet
-from bench.report import Context, Result
+from bench.report import Context
+from tools.project import TOP
 from tools.exporter import GO, find_prometheus, go_version
 from tools.switch import Failed, Process, Switch, wait_until
 
-TOP = Path(__file__).resolve().parent.parent
 NODES = 1000                    # Hosts.
 STEP = 15                       # Seconds between scrapes, and between replies.
 REPLIES = 5                     # Of each recording.
@@ -73,10 +73,7 @@ def record(tree: Path, directory: Path, shape: Callable[[Switch], None],
     path = directory / f"{shape.__name__}.jsonl"
     with Switch(tree, directory / shape.__name__,
                 ["--enable-dummy", "--disable-system"]) as switch:
-        switch.start_database()
-        switch.start()
-        switch.vsctl("add-br", "br0", "--", "set", "bridge", "br0",
-                     "datapath_type=dummy", "fail-mode=secure")
+        switch.start_with_bridge("dummy")
         switch.add_ports(["p0", "p1"], "type=dummy")
         shape(switch)
         switch.appctl("upcall/disable-megaflows")
@@ -237,7 +234,7 @@ def check(prometheus: Prometheus, expected: Any) -> Tuple[float, float]:
     return p99, want
 
 
-def run(context: Context) -> List[Result]:
+def run(context: Context) -> None:
     if go_version() < GO:
         raise NotHere(f"there is no Go {GO[0]}.{GO[1]}")
     program, why = find_prometheus(context.ovs.parent / "cache")
@@ -270,7 +267,9 @@ def run(context: Context) -> List[Result]:
         disk = sum(f.stat().st_size for f in (work / "data").rglob("*")
                    if f.is_file())
         series = one('scrape_samples_scraped{instance="node0"}')
-        rows = [
+        rate = f"histogram_quantile(0.99, sum(rate({SERIES}{SELECT}[2m])))"
+        for name, value in (
+            ("version", prometheus.version),
             ("hosts, each scraped every 15 s", f"{nodes:,}"),
             ("series of a host", f"{series:,.0f}"),
             ("series of all",
@@ -286,9 +285,6 @@ def run(context: Context) -> List[Result]:
              f"{one(f'quantile(0.99, {scrape})') * 1e3:,.1f} ms"),
             ("p99 of all upcalls of all hosts", f"{p99 * 1e6:,.2f} us"),
             ("that of the recordings, merged", f"{want * 1e6:,.2f} us"),
-        ]
-        rate = f"histogram_quantile(0.99, sum(rate({SERIES}{SELECT}[2m])))"
-        rows.append(("time of this query, of the last two minutes",
-                     f"{prometheus.time(rate) * 1e3:,.0f} ms"))
-        return [Result(name, "text", {"prometheus": [value]}) for name, value
-                in [("version", prometheus.version), *rows]]
+            ("time of this query, of the last two minutes",
+             f"{prometheus.time(rate) * 1e3:,.0f} ms")):
+            context.add(name, "text", "prometheus", value)

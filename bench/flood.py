@@ -26,15 +26,14 @@ from __future__ import annotations
 
 import itertools
 import re
-import shutil
 import time
 from pathlib import Path
 from typing import Dict, List, Tuple
 
 from bench.callgrind import CallgrindSwitch, Count, parse_profile
-from bench.machine import NotHere
+from bench.machine import need
 from bench.packets import make_packet
-from bench.report import Context, Result
+from bench.report import Context
 from tools.switch import Failed
 
 PORTS = (100, 1000, 3000)
@@ -65,14 +64,10 @@ class FloodSwitch(CallgrindSwitch):
         super().__init__(tree, directory, functions,
                          ["--enable-dummy", "--disable-system"])
         self.timeout = 1800
-        self.start_database()
-        self.vsctl("--no-wait", "add-br", "br0", "--", "set", "Bridge", "br0",
-                   "datapath_type=dummy", "fail-mode=secure", "--",
-                   "set", "Open_vSwitch", ".",
-                   "other_config:stats-update-interval=5000",
-                   "other_config:max-idle=3600000",
-                   "other_config:max-revalidator=3600000")
-        self.start()
+        self.start_with_bridge("dummy",
+                               "other_config:stats-update-interval=5000",
+                               "other_config:max-idle=3600000",
+                               "other_config:max-revalidator=3600000")
         self.add_ports((f"p{i}" for i in range(n_ports)), "type=dummy")
         self.add_flows("actions=flood")
         self.appctl("time/stop")
@@ -158,15 +153,13 @@ class FloodSwitch(CallgrindSwitch):
         return Count(*map(each, few, many, wake_up))
 
 
-def run(context: Context) -> List[Result]:
-    if not shutil.which("valgrind"):
-        raise NotHere("there is no valgrind")
-    results: List[Result] = []
+def run(context: Context) -> None:
+    need("valgrind")
     for n_ports in context.args.ports or PORTS:
         counts: Dict[str, Dict[str, List[Count]]] = {}
         for case, n, (name, tree) in itertools.product(
                 CASES, range(context.choose("rounds", 3, 1)),
-                (("stock", context.stock), ("patched", context.ovs))):
+                context.trees.items()):
             where = context.directory / f"{name}-{n_ports}-{case}-{n}"
             with FloodSwitch(tree, where, n_ports, case) as switch:
                 variants = switch.variants() if name == "patched" else []
@@ -184,13 +177,11 @@ def run(context: Context) -> List[Result]:
             context.progress(f"{n_ports:,} ports, {name}: {case}")
         for what, found in counts.items():
             case = f"{what}, {n_ports:,} dummy ports"
-            results.append(Result(case, "instructions", {
-                name: [count.total for count in values]
-                for name, values in found.items()}))
-            if "off" in found:
-                pairs = [*zip(found["patched"], found["off"])]
-                results.append(Result(case, "instructions a port", {
-                    "accounting": [(on.ours - off.ours - on.growth) / n_ports
-                                   for on, off in pairs],
-                    "growth": [on.growth / n_ports for on, _ in pairs]}))
-    return results
+            for name, each in found.items():
+                context.add(case, "instructions", name,
+                            *(count.total for count in each))
+            for on, off in zip(found["patched"], found.get("off", [])):
+                context.add(case, "instructions a port", "accounting",
+                            (on.ours - off.ours - on.growth) / n_ports)
+                context.add(case, "instructions a port", "growth",
+                            on.growth / n_ports)

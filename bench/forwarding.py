@@ -20,23 +20,21 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from statistics import quantiles
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 from bench.dpdk import DpdkSwitch
-from bench.machine import HugePages, NotHere, Threads, choose_cores, read
+from bench.machine import (HugePages, NotHere, Threads, choose_cores, need,
+                           read)
 from bench.packets import make_packet
-from bench.report import Context, Result
+from bench.report import Context
 from tools.switch import Failed, wait_until
 
 HERE = Path(__file__).resolve().parent
-PROGRAMS = {"cc": "gcc", "clang": "clang", "ethtool": "ethtool",
-            "ip": "iproute2", "ss": "iproute2"}
 CONTENDERS = ["af_packet", "AF_XDP", "net_af_packet", "kernel", "XDP"]
 PAGES = 256                     # Huge pages, of 2 MB.
 SATURATION = 0                  # As a rate: as many as can be sent.
@@ -281,13 +279,9 @@ class Forwarder(DpdkSwitch):
         return quantiles(map(int, out.split()), n=100)[98] / 1e3
 
 
-def run(context: Context) -> List[Result]:
-    missing = sorted({package for program, package in PROGRAMS.items()
-                      if not shutil.which(program)})
-    if os.geteuid() or missing:
-        raise NotHere(" ".join(["it needs root and Debian's", *missing]))
+def run(context: Context) -> None:
+    need("cc", "clang", "ethtool", "ip", "ss")
     directory = context.directory
-    values: Dict[Tuple[str, str], Dict[str, List[Any]]] = {}
     left_out: Dict[str, str] = {}
     subprocess.run(["cc", "-O2", "-o", str(directory / "sender"),
                     str(HERE / "forwarding.c")], check=True)
@@ -299,10 +293,9 @@ def run(context: Context) -> List[Result]:
                 case = f"{n_out} out, {f'{rate:,}' if rate else 'all'}"
                 context.progress(f"{switch.name}, {case} packets/s")
                 for what, value in switch.rate(rate, n_out, 1).items():
-                    values.setdefault((case, what), {}).setdefault(
-                        switch.name, []).append(value)
-        values.setdefault(("1 out, single", "us, p99"), {}).setdefault(
-            switch.name, []).append(switch.latency())
+                    context.add(case, what, switch.name, value)
+        context.add("1 out, single", "us, p99", switch.name,
+                    switch.latency())
 
     for k in range(context.choose("pairs", 3, 1)):
         for name in [c for c in context.args.contenders if c not in left_out]:
@@ -316,4 +309,3 @@ def run(context: Context) -> List[Result]:
             except NotHere as error:
                 left_out[name] = str(error).splitlines()[0]
                 print(f"  {name} is left out: {left_out[name]}")
-    return [Result(*key, found) for key, found in values.items()]

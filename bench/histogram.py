@@ -10,21 +10,17 @@ the CPU has all that it needs at hand: in an upcall, the same takes longer.
 from __future__ import annotations
 
 import re
-from typing import Dict, List
-
 from bench.machine import ovstest
-from bench.report import Context, Result
+from bench.report import Context
 from tools.switch import Failed
 
-N_ROUNDS = 5
 LINE = re.compile(r"^(.*?): ([0-9.]+) ns")
 
 
-def run(context: Context) -> List[Result]:
+def run(context: Context) -> None:
     n = "1000000" if context.args.quick else "10000000"
     tests = {"record": "test-cost-histogram", "event": "test-cost"}
-    times: Dict[str, List[float]] = {}
-    n_rounds = 1 if context.args.quick else N_ROUNDS
+    n_rounds = context.choose("rounds", 5, 1)
     for number in range(n_rounds):
         for name, test in tests.items():
             for line in ovstest(context.ovs, test, "benchmark",
@@ -32,9 +28,7 @@ def run(context: Context) -> List[Result]:
                 match = LINE.match(line)
                 if match:
                     what = name if name != "event" else match.group(1)
-                    times.setdefault(what, []).append(float(match.group(2)))
+                    context.add(what, "ns", "patched", float(match.group(2)))
         context.progress(f"round {number + 1} of {n_rounds}")
-    if "record" not in times:
+    if ("record", "ns") not in context.results:
         raise Failed("ovstest does not say what a record takes")
-
-    return [Result(name, "ns", {"patched": ns}) for name, ns in times.items()]

@@ -22,17 +22,14 @@ but takes some 10 to 25 ns, and under valgrind no cache ever misses.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import signal
 from pathlib import Path
-from typing import Dict, List
 
 from bench.callgrind import CallgrindSwitch, Count, parse_profile
-from bench.machine import NotHere
+from bench.machine import NotHere, need
 from bench.packets import make_packet
-from bench.report import Context, Result
+from bench.report import Context
 from bench.upcalls import STOCK, VARIANTS, Variant
 from tools.switch import Failed, wait_until
 
@@ -56,21 +53,17 @@ class CountedSwitch(CallgrindSwitch):
 
     def set_up(self) -> None:
         """Starts the switch and makes it ready for packets."""
-        self.start_database()
-        self.vsctl("--no-wait", "set", "Open_vSwitch", ".",
-                   "other_config:emc-insert-inv-prob=0",
-                   "other_config:flow-limit=200000",
-                   "other_config:max-idle=36000000",
-                   "other_config:max-revalidator=36000000")
         try:
-            self.start()
+            self.start_with_bridge("dummy",
+                                   "other_config:emc-insert-inv-prob=0",
+                                   "other_config:flow-limit=200000",
+                                   "other_config:max-idle=36000000",
+                                   "other_config:max-revalidator=36000000")
         except Failed:
             if self.vswitchd.popen.poll() == -signal.SIGILL:
                 raise NotHere(f"{self.tree} is built for a CPU that valgrind "
                               "does not know; -march=haswell is fine")
             raise
-        self.vsctl("add-br", "br0", "--", "set", "Bridge", "br0",
-                   "datapath_type=dummy", "fail-mode=secure")
         self.add_ports(["p1", "p2"], "type=dummy")
         self.add_flows("in_port=p1,actions=output:p2")
         self.appctl("upcall/disable-megaflows")
@@ -125,8 +118,7 @@ class CountedSwitch(CallgrindSwitch):
         return Count(*((b - a) / (N_EVENTS * 4) for a, b in zip(few, many)))
 
 
-def run_switches(context: Context, event: str) -> Dict[str, List[Count]]:
-    counts: Dict[str, List[Count]] = {v.name: [] for v in VARIANTS}
+def run_switches(context: Context, event: str) -> None:
     n_rounds = context.choose("rounds", 5, 1)
     trees = ((context.stock, [STOCK]),
              (context.ovs, [v for v in VARIANTS if v.patched]))
@@ -138,24 +130,16 @@ def run_switches(context: Context, event: str) -> Dict[str, List[Count]]:
             switch.measure(variants[0])
             for number in range(n_rounds):
                 for variant in variants:
-                    counts[variant.name].append(switch.measure(variant))
+                    count = switch.measure(variant)
+                    context.add(event, "instructions", variant.name,
+                                count.total)
+                    context.add(f"{event}, of accounting", "instructions",
+                                variant.name, count.ours)
                 context.progress(f"{event}, {tree.name}: round {number + 1} "
                                  f"of {n_rounds}")
-    return counts
 
 
-def run(context: Context) -> List[Result]:
-    if os.geteuid():
-        raise NotHere("root is needed, for network namespaces")
-    for program in ("valgrind", "vgdb"):
-        if not shutil.which(program):
-            raise NotHere(f"there is no {program}")
-
-    results = []
+def run(context: Context) -> None:
+    need("valgrind", "vgdb")
     for event in EVENTS:
-        counts = run_switches(context, event)
-        results += [Result(case, "instructions", {
-            name: [of(c) for c in found] for name, found in counts.items()})
-            for case, of in ((event, lambda c: c.total),
-                             (f"{event}, of accounting", lambda c: c.ours))]
-    return results
+        run_switches(context, event)

@@ -23,16 +23,15 @@ import ctypes
 import json
 import os
 import shutil
-import signal
 import socket
 import struct
-import subprocess
 import time
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-from bench.machine import NotHere, Threads, has_kernel_datapath, read
-from bench.report import Context, Result
+from bench.machine import NotHere, Threads, has_kernel_datapath, need, read
+from bench.report import Context
+from bench.tracer import Tracer
 from tools.switch import Failed, Switch, libc, wait_until
 
 TRACE = """
@@ -41,7 +40,6 @@ usdt:%(bin)s:dpif_recv:recv_upcall { @n_recv = count(); }
 usdt:%(bin)s:dpif_netlink_operate__:op_flow_put { @n_put = count(); }
 usdt:%(bin)s:dpif_netlink_operate__:op_flow_execute { @n_execute = count(); }
 kprobe:ovs_packet_cmd_execute { @n_kernel_execute = count(); }
-BEGIN { printf("attached\\n"); }
 """
 
 
@@ -92,30 +90,31 @@ class Cost(NamedTuple):
         return self.handlers + self.sender
 
 
-class Storm:
-    """A bridge with a port that packets of new flows come from."""
+class StormSwitch(Switch):
+    """A switch with a port that packets of new flows come from."""
 
-    def __init__(self, switch: Switch, burst: int) -> None:
-        self.switch = switch
+    timeout = 600
+
+    def __init__(self, tree: Path, directory: Path, burst: int) -> None:
+        super().__init__(tree, directory)
         self.burst = burst
-        switch.ip("link add p0 type veth peer name p1", "link set p0 up",
-                  "link set p1 up")
-        switch.vsctl(
-            "set", "Open_vSwitch", ".", "other_config:flow-limit=200000",
-            "other_config:max-idle=3600000",
-            "--", "add-br", "br0", "--", "set", "bridge", "br0",
-            "fail-mode=secure", "--", "add-port", "br0", "p0")
-        switch.add_flows("in_port=p0,udp,actions=LOCAL")
-        switch.ip("link set br0 up")
-        switch.appctl("upcall/disable-megaflows")
-        with switch.in_netns():
+
+    def set_up(self) -> None:
+        self.start_with_bridge("system", "other_config:flow-limit=200000",
+                               "other_config:max-idle=3600000")
+        self.ip("link add p0 type veth peer name p1", "link set p0 up",
+                "link set p1 up", "link set br0 up")
+        self.vsctl("add-port", "br0", "p0")
+        self.add_flows("in_port=p0,udp,actions=LOCAL")
+        self.appctl("upcall/disable-megaflows")
+        with self.in_netns():
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
             self.socket.bind(("p1", 0))
         self.softirq = [p for p in Path("/proc").iterdir() if p.name.isdigit()
                         and read(p / "comm").startswith("ksoftirqd/")]
 
     def n_flows(self) -> int:
-        text = self.switch.appctl("dpctl/show", "system@ovs-system")
+        text = self.appctl("dpctl/show", "system@ovs-system")
         return int(text.split("flows: ")[1].split()[0])
 
     def send(self, frames: List[bytes]) -> int:
@@ -136,7 +135,7 @@ class Storm:
 
     def clear(self) -> None:
         """Removes all flows."""
-        self.switch.appctl("revalidator/purge")
+        self.appctl("revalidator/purge")
         wait_until(lambda: self.n_flows() == 0, "the flows to go")
 
     def send_all(self, n: int) -> int:
@@ -149,14 +148,13 @@ class Storm:
             time.sleep(PAUSE)
         return took
 
-    def run(self, n: int) -> Cost:
+    def storm(self, n: int) -> Cost:
         """Sends 'n' packets of new flows."""
         self.clear()
-        tasks = (Threads(self.switch.vswitchd.pid).find("handler"),
-                 self.softirq)
+        tasks = Threads(self.vswitchd.pid).find("handler"), self.softirq
         before = [Threads.schedstat(each)[0] for each in tasks]
         sender = self.send_all(n)
-        self.switch.check()
+        self.check()
         after = [Threads.schedstat(each)[0] for each in tasks]
         if self.n_flows() != n:
             raise Failed(f"{n} packets have made {self.n_flows()} flows")
@@ -172,15 +170,14 @@ VARIANTS = {
 }
 
 
-def run_variant(storm: Storm, variant: str, n: int) -> Cost:
-    switch = storm.switch
+def run_variant(switch: StormSwitch, variant: str, n: int) -> Cost:
     switch.vsctl("set", "Open_vSwitch", ".", *(
         f"other_config:cost-{name}={value}"
         for name, value in VARIANTS[variant].items()))
     # Handlers turn it on when they have received something.
-    storm.run(20)
+    switch.storm(20)
     switch.appctl("upcall/cost-clear")
-    cost = storm.run(n)
+    cost = switch.storm(n)
     shown, = json.loads(switch.appctl(
         "--format", "json", "upcall/cost-show", "ovs-system"))["accounts"]
     # Stages without times are not there.
@@ -203,44 +200,27 @@ def frame(n: int) -> bytes:
     return bytes.fromhex("0200000000020200000000010800") + ip + udp
 
 
-def run_traced(storm: Storm, n: int, directory: Path) -> Cost:
-    script = directory / "trace.bt"
-    script.write_text(TRACE % {
-        "bin": storm.switch.tree / "vswitchd/ovs-vswitchd"})
-    output = directory / "trace.out"
-    with open(output, "wb") as stream:
-        # pylint: disable=consider-using-with
-        tracer = subprocess.Popen(["bpftrace", "-B", "none", str(script)],
-                                  stdout=stream, stderr=subprocess.STDOUT)
-    try:
-        wait_until(lambda: tracer.poll() is not None
-                   or b"attached" in output.read_bytes(), "bpftrace", 600, 1)
-        if tracer.poll() is not None:
-            raise Failed("bpftrace ended: " + output.read_text())
-        cost = storm.run(n)
-    finally:
-        tracer.send_signal(signal.SIGINT)
-        tracer.wait(600)
-    text = output.read_text()
+def run_traced(switch: StormSwitch, n: int) -> Cost:
+    tracer = Tracer(switch, TRACE % {
+        "bin": switch.tree / "vswitchd/ovs-vswitchd"}, "-B", "none")
+    cost = switch.storm(n)
+    text = tracer.finish()
     if text.count(f": {n}\n") != 5:
         raise Failed(f"bpftrace has not counted {n} of each:\n{text}")
     return cost
 
 
-def measure_pair(pair: int, context: Context,
-                 costs: Dict[str, List[Cost]]) -> None:
+def measure_pair(pair: int, context: Context) -> None:
     """Starts both switches anew, and sends a storm to each variant."""
     directory = context.directory
     n = context.choose("packets", 2000, 200)
-    with Switch(context.stock, directory / f"stock{pair}") as stock, \
-            Switch(context.ovs, directory / f"ovs{pair}") as ovs:
-        storms = []
+    burst = context.args.burst or 400
+    with StormSwitch(context.stock, directory / f"stock{pair}",
+                     burst) as stock, \
+            StormSwitch(context.ovs, directory / f"ovs{pair}", burst) as ovs:
         for switch in stock, ovs:
-            switch.timeout = 600
-            switch.start_database()
-            switch.start()
-            storms.append(Storm(switch, context.args.burst or 400))
-            storms[-1].run(n)        # Memory is new here.
+            switch.set_up()
+            switch.storm(n)     # Memory is new here.
         variants = ["stock", *VARIANTS]
         if pair % 2:
             variants.reverse()
@@ -248,13 +228,14 @@ def measure_pair(pair: int, context: Context,
             variants.append("trace")
         for variant in variants:
             if variant == "stock":
-                storms[0].run(20)
-                cost = storms[0].run(n)
+                stock.storm(20)
+                cost = stock.storm(n)
             elif variant == "trace":
-                cost = run_traced(storms[0], n, directory)
+                cost = run_traced(stock, n)
             else:
-                cost = run_variant(storms[1], variant, n)
-            costs.setdefault(variant, []).append(cost)
+                cost = run_variant(ovs, variant, n)
+            # Nanoseconds are instructions.
+            context.add("an upcall", "ns", variant, cost.total() * 1e3)
             context.progress(f"pair {pair + 1}, {variant}: handlers "
                              f"{cost.handlers:.2f} us, sender "
                              f"{cost.sender:.2f} us an upcall")
@@ -264,19 +245,16 @@ def learn(tree: Path, directory: Path, n: int,
           burst: int) -> Tuple[Cost, Dict[str, Any]]:
     """Starts a switch, and sends it 'n' packets of new flows.  Also returns
     what a switch with accounting reports of them."""
-    with Switch(tree.resolve(), directory) as switch:
-        switch.timeout = 600
-        switch.start_database()
-        switch.start()
-        storm = Storm(switch, burst)
+    with StormSwitch(tree.resolve(), directory, burst) as switch:
+        switch.set_up()
         has_cost = "upcall/cost-show" in switch.appctl("list-commands")
         switch.vsctl("set", "Open_vSwitch", ".",
                      "other_config:cost-kernel-queue=true",
                      "other_config:cost-sample-interval=1")
-        storm.run(n)            # Memory is new here.
+        switch.storm(n)         # Memory is new here.
         if has_cost:
             switch.appctl("upcall/cost-clear")
-        cost = storm.run(n)
+        cost = switch.storm(n)
         if not has_cost:
             return cost, {}
         shown, = json.loads(switch.appctl(
@@ -289,48 +267,35 @@ def learn(tree: Path, directory: Path, n: int,
 
 
 def prepare() -> None:
-    if os.geteuid() or not has_kernel_datapath():
-        raise NotHere("it needs root and the openvswitch module")
+    need()
+    if not has_kernel_datapath():
+        raise NotHere("it needs the openvswitch module")
     # Handlers wait until a burst is complete.
     os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK,
                           os.sched_param(1))
 
 
-def batches(context: Context) -> List[Result]:
-    """Returns what an upcall takes with each of the trees, and, of those with
+def batches(context: Context) -> None:
+    """Measures what an upcall takes with each of the trees, and, of those with
     accounting, the 'total' that they report of each storm."""
     prepare()
     if not context.args.trees:
         raise NotHere("it needs --trees")
     trees = dict(context.args.trees)
-    results = []
     for n in context.args.sizes:
-        ns: Dict[str, List[float]] = {name: [] for name in trees}
-        totals: Dict[str, Dict[str, List[float]]] = {}
-        for pair in range(context.choose("pairs", 9, 2)):
-            for name in list(trees)[::-1 if pair % 2 else 1]:
-                cost, stages = learn(
-                    Path(trees[name]),
-                    context.directory / f"{n}-{name}-{pair}", n,
-                    context.args.burst or n)
-                ns[name].append(cost.total() * 1e3)
-                context.progress(f"{n} flows, pair {pair + 1}, {name}: "
-                                 f"{cost.total():.2f} us an upcall")
-                for what in TOTALS if stages else ():
-                    totals.setdefault(what, {}).setdefault(name, []).append(
-                        stages["total"][what] / 1e3)
-        results.append(Result(f"{n} flows", "ns", ns))
-        results += [Result(f"{n} flows, total, {what}", "us", found)
-                    for what, found in totals.items()]
-    return results
+        for pair, name in context.turns(trees, 9, 2):
+            cost, stages = learn(
+                Path(trees[name]), context.directory / f"{n}-{name}-{pair}",
+                n, context.args.burst or n)
+            context.add(f"{n} flows", "ns", name, cost.total() * 1e3)
+            context.progress(f"{n} flows, pair {pair + 1}, {name}: "
+                             f"{cost.total():.2f} us an upcall")
+            for what in TOTALS if stages else ():
+                context.add(f"{n} flows, total, {what}", "us", name,
+                            stages["total"][what] / 1e3)
 
 
-def run(context: Context) -> List[Result]:
+def run(context: Context) -> None:
     prepare()
-    costs: Dict[str, List[Cost]] = {}
     for pair in range(context.choose("pairs", 9, 2)):
-        measure_pair(pair, context, costs)
-    # Nanoseconds are instructions.
-    return [Result("an upcall", "ns", {
-        name: [c.total() * 1e3 for c in cost]
-        for name, cost in costs.items()})]
+        measure_pair(pair, context)

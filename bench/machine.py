@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -10,17 +11,31 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Dict, List, NamedTuple
+from typing import Dict, Iterator, List, NamedTuple
 
 from tools.switch import Failed, prepare_child
 
 CPUS = Path("/sys/devices/system/cpu")
 HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB")
+# Debian's packages of programs that have another name.
+PACKAGES = {"cc": "gcc", "ip": "iproute2", "nsenter": "util-linux",
+            "ss": "iproute2", "vgdb": "valgrind"}
 
 
 class NotHere(Failed):
     """A benchmark, or a part of it, can't run on this machine or with these
     trees; the text says why."""
+
+
+def need(*programs: str) -> None:
+    """Raises NotHere unless this runs as root, and there are 'programs'."""
+    if os.geteuid():
+        raise NotHere("it needs root")
+    missing = {PACKAGES.get(name, name) for name in programs
+               if not shutil.which(name)}
+    if missing:
+        raise NotHere(f"'apt-get install {' '.join(sorted(missing))}' has "
+                      "what is missing here")
 
 
 def read(path: Path) -> str:
@@ -138,6 +153,17 @@ def choose_cores() -> Cores:
     near = [cpu for cpu in cpus[1:] if node(cpu) == node(main)]
     apart = [cpu for cpu in near if core(cpu) != core(main)]
     return Cores(main, (apart or near or cpus)[-1])
+
+
+@contextlib.contextmanager
+def apart_from(cpu: int) -> Iterator[None]:
+    """Keeps this process, and what it starts meanwhile, off 'cpu'."""
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, allowed - {cpu})
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 class HugePages:

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import List
 
 from bench.machine import ovstest
-from bench.report import Context, Result
+from bench.report import Context
 from tools.switch import Failed
 
 PORTS = (2000, 10000)
@@ -29,8 +28,7 @@ WHEN = ("before any burst", "after one each", f"after {N_BURSTS:,}",
 LINE = re.compile(r"^(.*?): ([0-9.]+) MB, ([0-9.]+) MB resident,", re.M)
 
 
-def run(context: Context) -> List[Result]:
-    results: List[Result] = []
+def run(context: Context) -> None:
     for n_ports, n_threads in itertools.product(PORTS, THREADS):
         said = ovstest(context.ovs, "test-tx-cost", "memory", str(n_ports),
                        str(n_threads), str(N_BURSTS))
@@ -39,8 +37,7 @@ def run(context: Context) -> List[Result]:
             raise Failed(f"ovstest: {said.strip()}")
         context.progress(f"{n_ports:,} ports, {n_threads} threads")
         for i, what in enumerate(("accounted for", "of the process"), 1):
-            results.append(Result(
-                f"{n_ports:,} ports, {n_threads} thread"
-                f"{'s' * (n_threads > 1)}, {what}", "MB",
-                {when: [float(one[i])] for when, one in zip(WHEN, found)}))
-    return results
+            for when, one in zip(WHEN, found):
+                context.add(f"{n_ports:,} ports, {n_threads} thread"
+                            f"{'s' * (n_threads > 1)}, {what}", "MB", when,
+                            float(one[i]))

@@ -11,27 +11,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import platform
 import shutil
-import signal
 import socket
 import subprocess
 import threading
 import time
 from pathlib import Path
 from statistics import median
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
-from bench.machine import NotHere, Threads, read
+from bench.machine import NotHere, Threads, need, read
 from bench.packets import make_packet
-from bench.report import Context, Result
+from bench.report import Context
+from bench.tracer import Tracer
+from tools.project import TOP
 from tools.switch import Failed, Switch, wait_until
 
-TOP = Path(__file__).resolve().parent.parent
 SUITE = "trixie"
-PROGRAMS = {"ip": "iproute2", "mmdebstrap": "mmdebstrap",
-            "bpftrace": "bpftrace", "nsenter": "util-linux"}
 TRACEFS = Path("/sys/kernel/tracing")
 N_PODS = 10                     # That come and go in a cycle.
 CYCLE = 1.3                     # Seconds.
@@ -54,7 +51,6 @@ CALLS = {
                 "57": "close", "198": "socket", "29": "ioctl",
                 "243": "recvmmsg", "73": "poll"}}
 TRACER = """
-BEGIN {{ printf("started\\n"); }}
 tracepoint:raw_syscalls:sys_enter /tid == {0}/ {{
     @start = nsecs;
     @n[args->id] = count();
@@ -276,25 +272,12 @@ class Pods(Switch):
 
     def traced(self, n: int) -> Figures:
         """Returns the system calls of 'n' cycles, for one."""
-        tracer = self.spawn("bpftrace", [
-            "bpftrace", "-B", "line", "-f", "json", "-e",
-            TRACER.format(self.vswitchd.pid)])
-        wait_until(lambda: tracer.popen.poll() is not None
-                   or "started" in tracer.output.read_text(), "bpftrace")
-        tracer.check()
-        time.sleep(1)           # It starts to attach now.
+        tracer = Tracer(self, TRACER.format(self.vswitchd.pid), "-B", "line",
+                        "-f", "json")
         for _ in range(n):
             self.cycle()
-
-        def ended() -> bool:
-            # A signal just before it waits for events is lost.
-            tracer.popen.send_signal(signal.SIGINT)
-            return tracer.popen.poll() is not None
-
-        wait_until(ended, "bpftrace to end", timeout=60, interval=2)
-        self.wait_for(tracer)
         found: Dict[str, Dict[str, int]] = {}
-        for line in tracer.output.read_text().splitlines():
+        for line in tracer.finish().splitlines():
             if line.startswith('{"type": "map"'):
                 found.update(json.loads(line)["data"])
         # Other programs' calls at the same time have it miss a few.
@@ -337,31 +320,19 @@ def measure(context: Context, switch: Pods,
     return found
 
 
-def run(context: Context) -> List[Result]:
-    if os.geteuid():
-        raise NotHere("it takes root")
-    missing = [package for program, package in PROGRAMS.items()
-               if not shutil.which(program)]
-    if missing:
-        raise NotHere("'apt-get install " + " ".join(missing) + "' has what "
-                      "is missing here")
+def run(context: Context) -> None:
+    need("ip", "mmdebstrap", "bpftrace", "nsenter")
     if not (TRACEFS / "events").exists():
         raise NotHere("the kernel's tracepoints are not there: 'mount -t "
                       f"tracefs tracefs {TRACEFS}'")
     ovn = context.ovs.parent / f"cache/ovn-{SUITE}"
     get_ovn(ovn)
-
-    trees = {"stock": context.stock, "patched": context.ovs}
-    values: Dict[Tuple[str, str], Dict[str, List[float]]] = {}
     for n_ports in context.args.ports or [128]:
-        for k in range(context.choose("pairs", 5, 1)):
-            for name in sorted(trees, reverse=not k % 2):
-                where = context.directory / f"{name}{k}"
-                with Pods(trees[name], where, ovn) as switch:
-                    found = measure(context, switch, n_ports)
-                for case, figures in found.items():
-                    for what, value in figures.items():
-                        values.setdefault((case, what), {}).setdefault(
-                            name, []).append(value)
-                shutil.rmtree(where)
-    return [Result(*key, found) for key, found in values.items()]
+        for k, name in context.turns(context.trees, 5, 1):
+            where = context.directory / f"{name}{k}"
+            with Pods(context.trees[name], where, ovn) as switch:
+                found = measure(context, switch, n_ports)
+            for case, figures in found.items():
+                for what, value in figures.items():
+                    context.add(case, what, name, value)
+            shutil.rmtree(where)

@@ -16,13 +16,12 @@ In each pair, processes of both trees take turns.
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
-from typing import Callable, Dict, List
+from typing import Callable, Dict
 
-from bench.machine import NotHere, Threads, read
-from bench.report import Context, Result
+from bench.machine import Threads, need, read
+from bench.report import Context
 from bench.runner import take_turns
 from tools.switch import Switch
 
@@ -49,18 +48,14 @@ class PortsSwitch(Switch):
             "route": self.change_route}
 
     def set_up(self) -> None:
-        self.start_database()
-        self.start()
+        self.start_with_bridge(
+            "netdev", "other_config:stats-update-interval=600000")
         self.main = (Threads(self.vswitchd.pid).directory
                      / str(self.vswitchd.pid))
         ports = [f"v{i}" for i in range(N_PORTS)]
         self.ip(*(line for port in [*ports, "more"] for line in (
             f"link add {port} type veth peer name w{port}",
             f"link set {port} up", f"link set w{port} up")))
-        self.vsctl("add-br", "br0", "--", "set", "bridge", "br0",
-                   "datapath_type=netdev", "fail-mode=secure")
-        self.vsctl("set", "Open_vSwitch", ".",
-                   "other_config:stats-update-interval=600000")
         self.add_ports(ports, "type=system")
         self.ip(*(f"addr add 10.1.{i // 256}.{i % 256}/32 dev {port}"
                   for i, port in enumerate(ports[::2])))
@@ -90,16 +85,11 @@ class PortsSwitch(Switch):
         return (self.rest() - start) / N_STEPS / 1e6
 
 
-def run(context: Context) -> List[Result]:
-    """Runs the benchmark; returns what it measured."""
-    if os.geteuid():
-        raise NotHere("it takes root")
-    times: Dict[str, Dict[str, List[float]]] = {}
+def run(context: Context) -> None:
+    need()
 
     def measure(name: str, switch: PortsSwitch) -> None:
         for case in switch.cases:
-            times.setdefault(case, {}).setdefault(name, []).append(
-                switch.measure(case))
+            context.add(case, "ms", name, switch.measure(case))
 
     take_turns(context, f"{N_PORTS} ports", PortsSwitch, measure)
-    return [Result(case, "ms", values) for case, values in times.items()]

@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from bench.machine import Threads
-from bench.report import Context, Result
+from bench.report import Context
 from tools.switch import Failed, Process, Switch
 
 N_FLOWS = 200                   # New ones of each port, before it starts.
@@ -50,10 +50,7 @@ class RecordedSwitch(Switch):
     def __init__(self, tree: Path, directory: Path, n_ports: int) -> None:
         super().__init__(tree, directory,
                          options=["--enable-dummy", "--disable-system"])
-        self.start_database()
-        self.vsctl("--no-wait", "add-br", "br0", "--", "set", "Bridge", "br0",
-                   "datapath_type=dummy", "fail-mode=secure")
-        self.start()
+        self.start_with_bridge("dummy")
         self.add_ports((f"p{i}" for i in range(n_ports)), "type=dummy")
         self.add_flows(*(f"in_port=p{i},actions=output:p{(i + 1) % n_ports}"
                          for i in range(n_ports)))
@@ -133,8 +130,8 @@ def check_refreshed(pages: List[bytes]) -> None:
                      f"{match.group(2).decode() if match else 'none'}")
 
 
-def measure(context: Context, n_ports: int) -> List[Result]:
-    """Returns what was measured, for each interval of the recording."""
+def measure(context: Context, n_ports: int) -> None:
+    """Measures what each interval of the recording takes."""
     args = context.args
     interval, seconds = 1.0, 5 if args.quick else 20
     directory = context.directory / str(n_ports)
@@ -165,20 +162,20 @@ def measure(context: Context, n_ports: int) -> List[Result]:
                        - getattr(a, field) / a.seconds) * interval / 1e3
                       for a, r in zip(alone, recorded))
 
-    case = f"{n_ports} ports"
-    return [
-        Result(case, "us", {
-            "all threads": [more("all")], "main thread": [more("main")],
-            "held up, p99": [median(h["p99"] for h in held_up) / 1e3],
-            "held up, most": [max(h["max"] for h in held_up) / 1e3]}),
-        Result(case, "% of a CPU", {
-            "alone": [median(a.all / a.seconds for a in alone) / 1e7],
-            "more": [more("all") / interval / 1e4],
-            "recorder": [median(r.recorder / r.seconds
-                                for r in recorded) / 1e7]}),
-        Result(case, "kB", {"size": [median(sizes) / 1e3]})]
+    for unit, what, value in (
+            ("us", "all threads", more("all")),
+            ("us", "main thread", more("main")),
+            ("us", "held up, p99", median(h["p99"] for h in held_up) / 1e3),
+            ("us", "held up, most", max(h["max"] for h in held_up) / 1e3),
+            ("% of a CPU", "alone",
+             median(a.all / a.seconds for a in alone) / 1e7),
+            ("% of a CPU", "more", more("all") / interval / 1e4),
+            ("% of a CPU", "recorder",
+             median(r.recorder / r.seconds for r in recorded) / 1e7),
+            ("kB", "size", median(sizes) / 1e3)):
+        context.add(f"{n_ports} ports", unit, what, value)
 
 
-def run(context: Context) -> List[Result]:
-    return [result for n in context.args.ports or [4, 100]
-            for result in measure(context, n)]
+def run(context: Context) -> None:
+    for n_ports in context.args.ports or [4, 100]:
+        measure(context, n_ports)

@@ -9,11 +9,12 @@ import json
 import math
 import shlex
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
-from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
+from typing import (Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence,
+                    Tuple)
 
 from bench import machine
 from bench.stats import Ratio, ratio
@@ -32,17 +33,34 @@ class Result(NamedTuple):
 
 @dataclass
 class Context:
-    """What a benchmark gets."""
+    """What a benchmark gets, and what it has measured."""
     stock: Path
     ovs: Path
     directory: Path             # For temporary files.
     args: argparse.Namespace
     started: float = 0.0
+    results: Dict[Tuple[str, str], Result] = field(default_factory=dict)
+
+    @property
+    def trees(self) -> Dict[str, Path]:
+        return {"stock": self.stock, "patched": self.ovs}
 
     def choose(self, option: str, usual: int, quick: int) -> int:
         """Returns the value of an option, or its default."""
         return (getattr(self.args, option)
                 or (quick if self.args.quick else usual))
+
+    def turns(self, names: Iterable[str], usual: int, quick: int
+              ) -> Iterator[Tuple[int, str]]:
+        """Yields the number of each pair with 'names', which take turns."""
+        for k in range(self.choose("pairs", usual, quick)):
+            for name in list(names)[::-1 if k % 2 else 1]:
+                yield k, name
+
+    def add(self, case: str, unit: str, variant: str, *values: Any) -> None:
+        """Adds to the results what was measured."""
+        self.results.setdefault((case, unit), Result(
+            case, unit, {})).values.setdefault(variant, []).extend(values)
 
     def progress(self, message: str) -> None:
         """Says what is going on."""

@@ -16,11 +16,10 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Dict, List
 
 from bench.machine import Cores, Threads, choose_cores
 from bench.packets import make_packet
-from bench.report import Context, Result
+from bench.report import Context
 from tools.switch import Switch, wait_until
 
 N_PORTS = 3000
@@ -43,16 +42,12 @@ class ScaleSwitch(Switch):
         # waits while another one frees.
         self.env["MALLOC_ARENA_MAX"] = str(8 * n_threads)
         self.timeout = 600
-        self.start_database()
-        self.vsctl("--no-wait", "add-br", "br0", "--", "set", "Bridge", "br0",
-                   "datapath_type=dummy", "fail-mode=secure", "--", "set",
-                   "Open_vSwitch", ".",
-                   f"other_config:pmd-cpu-mask={(1 << n_threads) - 1:#x}",
-                   # All of them share the CPUs that there are.
-                   "other_config:pmd-sleep-max=10000",
-                   "other_config:max-idle=3600000",
-                   "other_config:max-revalidator=3600000")
-        self.start()
+        self.start_with_bridge(
+            "dummy", f"other_config:pmd-cpu-mask={(1 << n_threads) - 1:#x}",
+            # All of them share the CPUs that there are.
+            "other_config:pmd-sleep-max=10000",
+            "other_config:max-idle=3600000",
+            "other_config:max-revalidator=3600000")
         self.add_ports((f"p{i}" for i in range(n_ports)), "type=dummy")
         self.add_ports(["source"], "type=dummy-pmd",
                        f"options:n_rxq={n_threads}")
@@ -78,18 +73,16 @@ class ScaleSwitch(Switch):
         os.sched_setaffinity(self.vswitchd.pid, {cores.main})
 
 
-def run(context: Context) -> List[Result]:
+def run(context: Context) -> None:
     quick = context.args.quick
     n_ports, n_threads = (100, 4) if quick else (N_PORTS, N_THREADS)
-    directory = context.directory
-    results: Dict[str, List[float]] = {}
     context.progress(f"{n_ports:,} ports, {n_threads} threads")
     cores = choose_cores()
     before = os.sched_getaffinity(0)
     with contextlib.ExitStack() as stack:
         stack.callback(os.sched_setaffinity, 0, before)
         switch = stack.enter_context(ScaleSwitch(
-            context.ovs, directory / "switch", n_ports, n_threads))
+            context.ovs, context.directory / "switch", n_ports, n_threads))
         for queue in range(n_threads):
             switch.flood(queue)
         context.progress("all threads have sent to all ports")
@@ -103,7 +96,8 @@ def run(context: Context) -> List[Result]:
                     switch.appctl(*command)
                 loop = json.loads(switch.appctl(
                     "--format", "json", "bridge/cost-show", "main-loop"))
-                results.setdefault(name, []).append(
+                context.add(
+                    name, "us", "patched",
                     loop["accounts"][0]["stages"]["appctl"]["max"] / 1e3)
 
         measure("nothing")
@@ -117,5 +111,3 @@ def run(context: Context) -> List[Result]:
             measure(f"{name}, JSON", "--format", "json", name)
             measure(f"{name}, JSON, all", "--format", "json", *everything)
             context.progress(name)
-    return [Result(name, "us", {"patched": us})
-            for name, us in results.items()]

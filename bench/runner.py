@@ -16,19 +16,16 @@ def take_turns(context: Context, what: str, create: Callable[..., Any],
     """Has 'create' make a switch of each tree in a directory, sets all up,
     and calls 'measure' with the tree's name and the switch, for each pair, in
     turns; then 'finish' with each switch."""
-    trees = {"stock": context.stock, "patched": context.ovs}
     with contextlib.ExitStack() as stack:
         switches = {}
-        for name, tree in trees.items():
+        for name, tree in context.trees.items():
             context.progress(f"{what}, {name}")
             where = context.directory / f"{what.split()[-1]}-{name}"
             stack.callback(shutil.rmtree, where, ignore_errors=True)
             switches[name] = stack.enter_context(create(tree, where))
             switches[name].set_up()
-        for k in range(context.choose("pairs", 9, 2)):
-            context.progress(f"{what}, pair {k + 1}")
-            names = list(switches)
-            for name in reversed(names) if k % 2 else names:
-                measure(name, switches[name])
+        for k, name in context.turns(switches, 9, 2):
+            context.progress(f"{what}, pair {k + 1}, {name}")
+            measure(name, switches[name])
         for switch in switches.values():
             finish(switch)

@@ -31,17 +31,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import time
 from pathlib import Path
 from statistics import median
-from typing import Dict, List, NamedTuple
+from typing import List, NamedTuple
 
-from bench.machine import NotHere, Threads, has_kernel_datapath, read
-from bench.report import Context, Result
+from bench.machine import Threads, has_kernel_datapath, need, read
+from bench.report import Context
 from bench.runner import take_turns
+from bench.tracer import Tracer
 from tools.switch import Failed, Switch, wait_until
 
 N_PORTS = 1024
@@ -52,7 +52,6 @@ COUNTERS = ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes")
 
 # Prints how many nanoseconds pass from one to the other in the main thread.
 TRACER = """
-BEGIN {{ printf("started\\n"); }}
 uprobe:{0}:ovsdb_idl_txn_create /tid == {1}/ {{ @start = nsecs; }}
 uprobe:{0}:ovsdb_idl_txn_commit /tid == {1} && @start/ {{
     printf("loop %lld\\n", nsecs - @start);
@@ -77,47 +76,31 @@ class StatsSwitch(Switch):
         self.kind = kind
 
     def set_up(self) -> None:
-        self.start_database()
-        self.start()
+        self.start_with_bridge("system" if self.kind == "kernel" else "netdev")
         pid = self.vswitchd.pid
         self.main = Threads(pid).directory / str(pid)
         kind = {"dummy": "dummy", "tap": "internal"}.get(self.kind, "system")
-        datapath = "system" if self.kind == "kernel" else "netdev"
         ports = [f"v{i}" for i in range(N_PORTS)]
         self.ip(*(line for port in ports for line in (
             f"link add {port} type veth peer name w{port}",
             f"link set {port} up", f"link set w{port} up")
             if kind == "system"))
-        self.vsctl("add-br", "br0", "--", "set", "bridge", "br0",
-                   f"datapath_type={datapath}", "fail-mode=secure")
         self.add_ports(ports, f"type={kind}")
         self.ip(*(f"link set {port} up" for port in ports
                   if self.kind == "tap"))
         with self.in_netns():
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-        self.attach()
+        binary = os.path.realpath(f"/proc/{pid}/exe")
+        self.tracer = Tracer(self, TRACER.format(binary, pid), "-B", "line",
+                             "-p", str(pid))
         self.appctl("time/stop")
         for _ in range(4):
             self.step(True)
 
-    def attach(self) -> None:
-        """Has bpftrace print how long loops take."""
-        pid = self.vswitchd.pid
-        binary = os.path.realpath(f"/proc/{pid}/exe")
-        self.tracer = self.spawn("bpftrace", [
-            "bpftrace", "-B", "line", "-p", str(pid), "-e",
-            TRACER.format(binary, pid)])
-        wait_until(lambda: "started" in self.traced(), "bpftrace")
-        time.sleep(1)           # It starts to attach now.
-
-    def traced(self) -> str:
-        self.tracer.check()
-        return self.tracer.output.read_text()
-
     def loops(self) -> List[float]:
         """Returns how long all loops have taken, in ms."""
         return [int(line.split()[1]) / 1e6
-                for line in self.traced().splitlines()
+                for line in self.tracer.output().splitlines()
                 if line.startswith("loop ")]
 
     def count(self) -> int:
@@ -202,12 +185,11 @@ class StatsSwitch(Switch):
                                      f"{words[counter]}, not {count}")
 
 
-def run_kind(context: Context, kind: str) -> Dict[str, Dict[str, List[float]]]:
-    """Returns what takes how long in which tree, in each pair, in ms."""
+def run_kind(context: Context, kind: str) -> None:
+    """Measures what takes how long in which tree, in each pair, in ms."""
     cases = {"step": (False, False), "idle": (True, False)}
     if kind != "dummy":
         cases["busy"] = (True, True)
-    times: Dict[str, Dict[str, List[float]]] = {}
 
     def measure(name: str, switch: StatsSwitch) -> None:
         for case, how in cases.items():
@@ -216,25 +198,17 @@ def run_kind(context: Context, kind: str) -> Dict[str, Dict[str, List[float]]]:
             if how[0]:
                 figures[f"{case} loop"] = found.loop
             for what, ms in figures.items():
-                times.setdefault(what, {}).setdefault(name, []).append(ms)
+                context.add(f"{kind}, {what}", "ms", name, ms)
 
     take_turns(context, f"{N_PORTS} ports, {kind}",
                lambda tree, where: StatsSwitch(tree, where, kind), measure,
                StatsSwitch.verify)
-    return times
 
 
-def run(context: Context) -> List[Result]:
-    """Runs the benchmark; returns what it measured."""
-    if os.geteuid():
-        raise NotHere("it takes root")
-    if not shutil.which("bpftrace"):
-        raise NotHere("there is no bpftrace")
-    results = []
+def run(context: Context) -> None:
+    need("bpftrace")
     for kind in context.args.kinds or KINDS:
         if kind == "kernel" and not has_kernel_datapath():
             print("  kernel: there is no openvswitch module here")
             continue
-        results += [Result(f"{kind}, {what}", "ms", values)
-                    for what, values in run_kind(context, kind).items()]
-    return results
+        run_kind(context, kind)

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import List
 
-from bench.report import Context, Result
+from bench.report import Context
 from tools.switch import wait_until
 from tools.trouble import Scan
 
@@ -51,17 +51,13 @@ def measure(tree: Path, directory: Path) -> List[float]:
         return [*found, max(map(int, took), default=0) / 1e3]
 
 
-def run(context: Context) -> List[Result]:
-    results: List[Result] = []
-    for name, tree in ("stock", context.stock), ("patched", context.ovs):
-        rounds = []
+def run(context: Context) -> None:
+    for name, tree in context.trees.items():
         for i in range(context.choose("pairs", 3, 1)):
             with tempfile.TemporaryDirectory(prefix="trim.") as directory:
-                rounds.append(measure(tree, Path(directory)))
+                *memory, took = measure(tree, Path(directory))
             context.progress(f"{name}: round {i + 1}")
-        *memory, took = zip(*rounds)
-        results.append(Result(name, "MB", {
-            when: list(values) for when, values in zip(WHEN, memory)}))
-        if any(took):
-            results.append(Result(name, "ms", {"returning it": list(took)}))
-    return results
+            for when, mb in zip(WHEN, memory):
+                context.add(name, "MB", when, mb)
+            if took:
+                context.add(name, "ms", "returning it", took)

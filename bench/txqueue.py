@@ -29,7 +29,6 @@ neighbours slow it down for some of them.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import time
 from pathlib import Path
@@ -37,9 +36,9 @@ from statistics import median
 from typing import Callable, Dict, List, NamedTuple
 
 from bench.dpdk import DpdkSwitch
-from bench.machine import HugePages, NotHere, choose_cores
+from bench.machine import HugePages, choose_cores, need
 from bench.packets import write_capture
-from bench.report import Context, Result
+from bench.report import Context
 from tools.switch import Failed, wait_until
 
 
@@ -128,15 +127,11 @@ class TxSwitch(DpdkSwitch):
         return rate if rate.cycles else self.measure()
 
 
-def run(context: Context) -> List[Result]:
-    """Runs the benchmark; returns what it measured."""
-    if os.geteuid():
-        raise NotHere("it takes root")
+def run(context: Context) -> None:
+    need()
     cores = choose_cores()
     capture = context.directory / "flows.pcap"
     write_capture(capture, [i % N_FLOWS for i in range(N_FLOWS * 4)])
-    rates: Dict[str, Dict[str, List[Rate]]] = {}
-    trees = {"stock": context.stock, "patched": context.ovs}
     set_ups: Dict[str, Callable[[TxSwitch], None]] = {
         "full": lambda switch: switch.set_up_one(
             capture, "actions=output:sink"),
@@ -154,8 +149,8 @@ def run(context: Context) -> List[Result]:
             found[name].append(switches[name].measure())
             switches[name].vswitchd.pause()
         for name, values in found.items():
-            rates.setdefault(case, {}).setdefault(name, []).append(
-                Rate(*(median(v) for v in zip(*values))))
+            for unit, numbers in zip(RATE_UNITS, zip(*values)):
+                context.add(case, unit, name, median(numbers))
 
     for k in range(context.choose("pairs", 11, 2)):
         for kind in context.args.cases or CASES:
@@ -163,9 +158,9 @@ def run(context: Context) -> List[Result]:
             with contextlib.ExitStack() as stack:
                 stack.enter_context(HugePages(2 * PAGES_PER_SWITCH))
                 switches = {}
-                for name in list(trees)[::1 - k % 2 * 2]:
+                for name, tree in [*context.trees.items()][::1 - k % 2 * 2]:
                     switches[name] = stack.enter_context(TxSwitch(
-                        trees[name], context.directory / f"{kind}-{k}-{name}",
+                        tree, context.directory / f"{kind}-{k}-{name}",
                         cores, PAGES_PER_SWITCH))
                     set_ups[kind](switches[name])
                     switches[name].vswitchd.pause()
@@ -176,8 +171,3 @@ def run(context: Context) -> List[Result]:
                         switch.vswitchd.pause()
                     take_turns(switches, f"{kind}, {interval} us"
                                if kind in INTERVALS else kind)
-    return [
-        Result(case, unit, {name: [value[i] for value in values]
-                            for name, values in variants.items()})
-        for case, variants in rates.items()
-        for i, unit in enumerate(RATE_UNITS)]

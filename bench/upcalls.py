@@ -30,21 +30,21 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 from pathlib import Path
 from statistics import median
-from typing import Dict, Iterator, List, NamedTuple, Sequence
+from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence
 
 from bench.dpdk import DpdkSwitch
-from bench.machine import Cores, HugePages, NotHere, choose_cores
+from bench.machine import (Cores, HugePages, NotHere, apart_from, choose_cores,
+                           need)
 from bench.packets import write_capture
-from bench.report import Context, Result
-from tools.switch import Failed, Process, wait_until
+from bench.report import Context
+from bench.tracer import Counter
+from tools.switch import Failed, wait_until
 
 PAGES_PER_SWITCH = 64           # 2 MB each; some 50 are used.
 N_WARM_UP = 2                   # Storms that fault memory in.
@@ -94,7 +94,7 @@ class Storm(NamedTuple):
 class StormSwitch(DpdkSwitch):
     """A switch that gets storms."""
 
-    def __init__(self, tree: Path, directory: Path, capture: Path,
+    def __init__(self, tree: Path, directory: Path, capture: str,
                  n_packets: int, cores: Cores) -> None:
         super().__init__(tree, directory, cores, PAGES_PER_SWITCH)
         # Memory that is freed is kept, so that storms after the first ones
@@ -221,50 +221,6 @@ class StormSwitch(DpdkSwitch):
                          f"instead of {n}")
 
 
-class Tracer:
-    """bpftrace, which counts how often each of 'probes' fires in a process: in
-    the words of bpftrace, with {} for the program."""
-
-    def __init__(self, pid: int, directory: Path, probes: List[str]) -> None:
-        self.pid = pid
-        self.directory = directory
-        self.probes = probes
-
-    def __enter__(self) -> Tracer:
-        binary = os.path.realpath(f"/proc/{self.pid}/exe")
-        script = "BEGIN { printf(\"started\\n\"); } " + " ".join(
-            f"{probe.format(binary)} {{ @p{i} = count(); }}"
-            for i, probe in enumerate(self.probes))
-        self.bpftrace = Process(
-            "bpftrace", ["bpftrace", "-p", str(self.pid), "-e", script],
-            dict(os.environ), self.directory / "bpftrace.out")
-
-        def started() -> bool:
-            self.bpftrace.check()
-            return "started" in self.bpftrace.tail()
-        try:
-            wait_until(started, "bpftrace")
-            time.sleep(1)       # It starts to attach now.
-        except BaseException:
-            self.bpftrace.stop()
-            raise
-        return self
-
-    def counts(self) -> List[int]:
-        """Ends counting and returns the counts."""
-        self.bpftrace.popen.send_signal(signal.SIGINT)
-        try:
-            self.bpftrace.popen.wait(30)
-        except subprocess.TimeoutExpired:
-            raise Failed("bpftrace does not end")
-        found = dict(re.findall(r"^@(p\d+): (\d+)",
-                                self.bpftrace.output.read_text(), re.M))
-        return [int(found.get(f"p{i}", 0)) for i in range(len(self.probes))]
-
-    def __exit__(self, *args: object) -> None:
-        self.bpftrace.stop()
-
-
 def order(block: int) -> List[Variant]:
     """Returns the order of storms: the same backwards, and every other time
     from the inside out."""
@@ -282,73 +238,79 @@ def running(switch: StormSwitch) -> Iterator[StormSwitch]:
         switch.vswitchd.pause()
 
 
+@contextlib.contextmanager
+def two_switches(context: Context, name: str, capture: str, n: int,
+                 cores: Cores, warm_up: Callable[[StormSwitch], object]
+                 ) -> Iterator[Dict[str, StormSwitch]]:
+    """Yields switches of both trees that have 'capture' of 'n' packets, after
+    'warm_up', and are stopped."""
+    with contextlib.ExitStack() as stack:
+        switches = {}
+        for which, tree in context.trees.items():
+            where = context.directory / f"{name}-{which}"
+            switch = StormSwitch(tree, where, capture, n, cores)
+            stack.callback(shutil.rmtree, where, ignore_errors=True)
+            switches[which] = stack.enter_context(switch)
+            switch.set_up()
+            warm_up(switch)
+            switch.vswitchd.pause()
+        yield switches
+
+
 class Upcalls:
-    """The benchmark: collects storms by variant and pair."""
+    """The benchmark: has storms in each pair."""
 
-    def __init__(self, context: Context, n_storms: int) -> None:
+    def __init__(self, context: Context) -> None:
         self.context = context
-        self.n_storms = n_storms        # Of each variant in a pair.
-        self.n_pairs = context.choose("pairs", 11, 2)
+        self.n_storms = 2 if context.args.quick else 8  # Of each variant.
         self.n_flows = context.choose("flows", 60000, 20000)
-        self.storms: Dict[str, List[List[Storm]]] = {}
-        self.left_out: Dict[str, str] = {}
-        self.tsc_hz = 0.0
+        self.waited: Dict[str, List[float]] = {}
 
-    def add(self, name: str, storms: Sequence[Storm]) -> None:
-        self.storms.setdefault(name, []).append(list(storms))
-
-    def figures(self, name: str) -> List[float]:
-        """Returns the time of an upcall in each pair, in ns."""
-        return [median(s.cycles for s in storms) / self.tsc_hz * 1e9
-                for storms in self.storms[name]]
+    def add(self, name: str, storms: Sequence[Storm], tsc_hz: float) -> float:
+        """Adds the result of a pair, and returns it: the time of an upcall, in
+        ns."""
+        ns = median(s.cycles for s in storms) / tsc_hz * 1e9
+        self.context.add("an upcall", "ns", name, ns)
+        self.waited.setdefault(name, []).extend(s.waited for s in storms)
+        return ns
 
     def pair(self, number: int, capture: Path, cores: Cores) -> None:
-        directory = self.context.directory
-        with contextlib.ExitStack() as stack:
-            switches = {}
-            for patched, tree in ((False, self.context.stock),
-                                  (True, self.context.ovs)):
-                where = directory / f"{number}-{tree.name}-{int(patched)}"
-                switch = StormSwitch(tree, where, capture, self.n_flows,
-                                     cores)
-                stack.callback(shutil.rmtree, where, ignore_errors=True)
-                stack.enter_context(switch)
-                switch.set_up()
-                for _ in range(N_WARM_UP):
-                    switch.storm(ON if patched else STOCK)
-                switch.vswitchd.pause()
-                switches[patched] = switch
-            self.tsc_hz = switches[False].tsc_hz()
+        def warm_up(switch: StormSwitch) -> None:
+            for _ in range(N_WARM_UP):
+                switch.storm(ON if switch.tree == self.context.ovs else STOCK)
 
+        with two_switches(self.context, str(number), str(capture),
+                          self.n_flows, cores, warm_up) as switches:
+            tsc_hz = switches["stock"].tsc_hz()
             storms: Dict[str, List[Storm]] = {v.name: [] for v in VARIANTS}
             for block in range(self.n_storms // 2):
                 for variant in order(block):
-                    with running(switches[variant.patched]) as switch:
+                    which = "patched" if variant.patched else "stock"
+                    with running(switches[which]) as switch:
                         storms[variant.name].append(switch.storm(variant))
-            for name, collected in storms.items():
-                self.add(name, collected)
-            if not self.left_out:
-                self.uprobes(switches[False])
+            self.context.progress("  ".join([f"pair {number + 1}:", *(
+                f"{name} {self.add(name, collected, tsc_hz):,.0f}"
+                for name, collected in storms.items()), "ns"]))
+            if not number:
+                self.uprobes(switches["stock"], tsc_hz)
 
-    def uprobes(self, switch: StormSwitch) -> None:
+    def uprobes(self, switch: StormSwitch, tsc_hz: float) -> None:
         """Has storms with uprobes, between storms without."""
         if not shutil.which("bpftrace"):
-            self.left_out[UPROBES.name] = "there is no bpftrace"
+            print("  uprobes: left out, there is no bpftrace")
             return
         with running(switch):
             without = [switch.storm(STOCK)
                        for _ in range(self.n_storms // 2)]
             n_upcalls = -switch.n_upcalls
             try:
-                with Tracer(switch.vswitchd.pid, switch.directory,
-                            PROBED) as tracer:
-                    storms = [switch.storm(UPROBES)
-                              for _ in range(self.n_storms)]
-                    counts = tracer.counts()
+                tracer = Counter(switch, PROBED)
+                storms = [switch.storm(UPROBES) for _ in range(self.n_storms)]
+                counts = tracer.counts()
             except Failed as error:
                 if "bpftrace" not in str(error):
                     raise
-                self.left_out[UPROBES.name] = str(error)
+                print(f"  uprobes: left out, {error}")
                 return
             n_upcalls += switch.n_upcalls
             without += [switch.storm(STOCK)
@@ -356,49 +318,13 @@ class Upcalls:
         if counts != [n_upcalls] * len(PROBED):
             raise Failed(f"bpftrace counted {counts} in {n_upcalls} "
                          "upcalls")
-        self.add(UPROBES.name, storms)
-        self.add(BESIDE_UPROBES, without)
-
-    def run(self) -> List[Result]:
-        cores = choose_cores()
-        capture = self.context.directory / "storm.pcap"
-        write_capture(capture, range(self.n_flows))
-        allowed = os.sched_getaffinity(0)
-        with HugePages(2 * PAGES_PER_SWITCH):
-            try:
-                # The PMD thread has its CPU to itself, as far as we can.
-                os.sched_setaffinity(0, allowed - {cores.pmd})
-                for number in range(self.n_pairs):
-                    self.pair(number, capture, cores)
-                    self.context.progress(self.describe_pair(number))
-            finally:
-                os.sched_setaffinity(0, allowed)
-        return self.report()
-
-    def describe_pair(self, number: int) -> str:
-        words = [f"pair {number + 1} of {self.n_pairs}:"]
-        words += [f"{name} {values[number]:,.0f}"
-                  for name, values in ((v.name, self.figures(v.name))
-                                       for v in VARIANTS)]
-        return "  ".join(words) + " ns"
-
-    def report(self) -> List[Result]:
-        for name, why in self.left_out.items():
-            print(f"  {name}: left out, {why}")
-        most = max(100 * median(s.waited for storms in pairs for s in storms)
-                   for pairs in self.storms.values())
-        if most > QUIET:
-            print(f"  The machine was not quiet: the PMD thread had to wait "
-                  f"for its CPU {most:.0f}% of\n  the time.")
-        return [Result("an upcall", "ns", {
-            name: self.figures(name) for name in self.storms})]
+        self.add(UPROBES.name, storms, tsc_hz)
+        self.add(BESIDE_UPROBES, without, tsc_hz)
 
 
 def check_trees(context: Context) -> None:
     """Raises NotHere unless there can be storms."""
-    if os.geteuid():
-        raise NotHere("root is needed, for huge pages, uprobes and "
-                      "network namespaces")
+    need()
     for tree in (context.stock, context.ovs):
         binary = tree / "vswitchd/ovs-vswitchd"
         version = subprocess.run([binary, "--version"], text=True,
@@ -408,6 +334,17 @@ def check_trees(context: Context) -> None:
                           "--with-dpdk")
 
 
-def run(context: Context) -> List[Result]:
+def run(context: Context) -> None:
     check_trees(context)
-    return Upcalls(context, n_storms=2 if context.args.quick else 8).run()
+    cores = choose_cores()
+    benchmark = Upcalls(context)
+    capture = context.directory / "storm.pcap"
+    write_capture(capture, range(benchmark.n_flows))
+    # The PMD thread has its CPU to itself, as far as we can.
+    with HugePages(2 * PAGES_PER_SWITCH), apart_from(cores.pmd):
+        for number in range(context.choose("pairs", 11, 2)):
+            benchmark.pair(number, capture, cores)
+    most = max(100 * median(shares) for shares in benchmark.waited.values())
+    if most > QUIET:
+        print(f"  The machine was not quiet: the PMD thread had to wait "
+              f"for its CPU {most:.0f}% of\n  the time.")

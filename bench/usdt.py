@@ -23,19 +23,18 @@ upcalls, and of bursts.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 import time
 from pathlib import Path
 from statistics import median
 from typing import Callable, Dict, List
 
-from bench.machine import Cores, HugePages, NotHere, choose_cores
+from bench import upcalls
+from bench.machine import (Cores, HugePages, NotHere, apart_from, choose_cores,
+                           need)
 from bench.packets import write_capture
-from bench.report import Context, Result
-from bench.upcalls import (PAGES_PER_SWITCH, StormSwitch, Tracer, Variant,
-                           running)
+from bench.report import Context
+from bench.tracer import Counter
+from bench.upcalls import PAGES_PER_SWITCH, StormSwitch, Variant, running
 from tools.switch import Failed
 
 WITHOUT, WITH, ATTACHED, COST = "without", "with", "attached", "cost"
@@ -61,10 +60,9 @@ def storm(switch: StormSwitch, name: str) -> float:
     if name != ATTACHED:
         return switch.storm(variant).cycles
     n = -switch.n_upcalls
-    with Tracer(switch.vswitchd.pid, switch.directory,
-                UPCALL_PROBES) as tracer:
-        cycles = switch.storm(variant).cycles
-        counts = tracer.counts()
+    tracer = Counter(switch, UPCALL_PROBES)
+    cycles = switch.storm(variant).cycles
+    counts = tracer.counts()
     n += switch.n_upcalls
     if counts != [n] * len(counts):
         raise Failed(f"bpftrace counted {counts} of {n} upcalls")
@@ -92,10 +90,9 @@ def forward(switch: StormSwitch, name: str) -> float:
 
     if name != ATTACHED:
         return measure()
-    with Tracer(switch.vswitchd.pid, switch.directory,
-                FORWARD_PROBES) as tracer:
-        cycles = measure()
-        counts = tracer.counts()
+    tracer = Counter(switch, FORWARD_PROBES)
+    cycles = measure()
+    counts = tracer.counts()
     # A burst is 32 packets.
     expected = SECONDS * switch.tsc_hz() / cycles / 32
     if not 0.7 * expected < min(counts):
@@ -104,83 +101,48 @@ def forward(switch: StormSwitch, name: str) -> float:
     return cycles
 
 
-class Usdt:
-    """The benchmark: collects figures by workload, variant and run."""
+def measure_pair(context: Context, number: int, name: str, capture: str,
+                 n: int, cores: Cores,
+                 measure: Callable[[StormSwitch, str], float]) -> None:
+    """Measures each variant under the workload 'name'."""
+    def warm_up(switch: StormSwitch) -> None:
+        measure(switch, WITH if switch.tree == context.ovs else WITHOUT)
 
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.n_pairs = context.choose("pairs", 11, 2)
-        self.tsc_hz = 0.0
-        self.figures: Dict[str, Dict[str, List[float]]] = {}
-
-    def one_run(self, number: int, name: str, capture: str, n: int,
-                cores: Cores,
-                measure: Callable[[StormSwitch, str], float]) -> None:
-        with contextlib.ExitStack() as stack:
-            switches = {}
-            for with_probes, tree in ((False, self.context.stock),
-                                      (True, self.context.ovs)):
-                where = (self.context.directory
-                         / f"{number}-{name}-{int(with_probes)}")
-                switch = StormSwitch(tree, where, Path(capture), n, cores)
-                stack.callback(shutil.rmtree, where, ignore_errors=True)
-                stack.enter_context(switch)
-                switch.set_up()
-                measure(switch, WITH if with_probes else WITHOUT)
-                switch.vswitchd.pause()
-                switches[with_probes] = switch
-            self.tsc_hz = switches[False].tsc_hz()
-            found: Dict[str, List[float]] = {v: [] for v in VARIANTS}
-            half = VARIANTS if number % 2 == 0 else VARIANTS[::-1]
-            for variant in half + half[::-1]:
-                with running(switches[variant != WITHOUT]) as switch:
-                    found[variant].append(measure(switch, variant))
-        into = self.figures.setdefault(name, {v: [] for v in VARIANTS})
-        for variant in VARIANTS:
-            into[variant].append(median(found[variant]))
-        self.context.progress(
-            f"{name}, run {number + 1} of {self.n_pairs}:  "
-            + "  ".join(f"{v} {into[v][-1]:,.0f}" for v in VARIANTS)
-            + " cycles")
-
-    def run(self) -> List[Result]:
-        cores = choose_cores()
-        n = self.context.choose("flows", 60000, 20000)
-        storm_capture = self.context.directory / "storm.pcap"
-        write_capture(storm_capture, range(n))
-        loop_capture = self.context.directory / "loop.pcap"
-        write_capture(loop_capture, range(N_FORWARDED_FLOWS))
-        allowed = os.sched_getaffinity(0)
-        with HugePages(2 * PAGES_PER_SWITCH):
-            try:
-                os.sched_setaffinity(0, allowed - {cores.pmd})
-                for number in range(self.n_pairs):
-                    self.one_run(number, "upcalls", str(storm_capture), n,
-                                 cores, storm)
-                    self.one_run(number, "forwarding",
-                                 f"{loop_capture},infinite_rx=1",
-                                 N_FORWARDED_FLOWS, cores, forward)
-            finally:
-                os.sched_setaffinity(0, allowed)
-        return [Result(name, "ns", {
-            variant: [c / self.tsc_hz * 1e9 for c in cycles]
-            for variant, cycles in figures.items()})
-            for name, figures in self.figures.items()]
+    with upcalls.two_switches(context, f"{number}-{name}", capture, n,
+                              cores, warm_up) as switches:
+        tsc_hz = switches["stock"].tsc_hz()
+        found: Dict[str, List[float]] = {v: [] for v in VARIANTS}
+        half = VARIANTS if number % 2 == 0 else VARIANTS[::-1]
+        for variant in half + half[::-1]:
+            which = "stock" if variant == WITHOUT else "patched"
+            with running(switches[which]) as switch:
+                found[variant].append(measure(switch, variant))
+    for variant, cycles in found.items():
+        context.add(name, "ns", variant, median(cycles) / tsc_hz * 1e9)
+    context.progress(f"{name}, run {number + 1}:  " + "  ".join(
+        f"{v} {median(found[v]):,.0f}" for v in VARIANTS) + " cycles")
 
 
-def run(context: Context) -> List[Result]:
-    if os.geteuid():
-        raise NotHere("root is needed, for huge pages and bpftrace")
-    if not shutil.which("bpftrace"):
-        raise NotHere("there is no bpftrace")
+def run(context: Context) -> None:
+    need("bpftrace")
+    upcalls.check_trees(context)
     for tree, wanted in ((context.stock, False), (context.ovs, True)):
         config = (tree / "config.h").read_text()
-        if "#define DPDK_NETDEV" not in config:
-            raise NotHere(f"{tree} is built without DPDK, which takes "
-                          "--with-dpdk")
         if ("#define HAVE_USDT_PROBES" in config) != wanted:
             raise NotHere(
                 f"{tree} is built with{'out' if wanted else ''} USDT probes: "
                 "STOCKDIR has to be a tree that was configured with "
                 "--disable-usdt-probes, OVSDIR one with --enable-usdt-probes")
-    return Usdt(context).run()
+    cores = choose_cores()
+    n = context.choose("flows", 60000, 20000)
+    storm_capture = context.directory / "storm.pcap"
+    write_capture(storm_capture, range(n))
+    loop_capture = context.directory / "loop.pcap"
+    write_capture(loop_capture, range(N_FORWARDED_FLOWS))
+    with HugePages(2 * PAGES_PER_SWITCH), apart_from(cores.pmd):
+        for number in range(context.choose("pairs", 11, 2)):
+            measure_pair(context, number, "upcalls", str(storm_capture), n,
+                         cores, storm)
+            measure_pair(context, number, "forwarding",
+                         f"{loop_capture},infinite_rx=1", N_FORWARDED_FLOWS,
+                         cores, forward)

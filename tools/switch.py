@@ -248,6 +248,16 @@ class Switch(contextlib.ExitStack):
         self.vsctl("set", "Open_vSwitch", ".",
                    f"external_ids:started={self.vswitchd.pid}")
 
+    def start_with_bridge(self, datapath_type: str, *settings: str) -> None:
+        """Starts all, with 'settings' of the table Open_vSwitch, and a bridge
+        br0 that has no flows."""
+        self.start_database()
+        words = ["set", "Open_vSwitch", ".", *settings, "--"]
+        self.vsctl("--no-wait", *(words if settings else []), "add-br", "br0",
+                   "--", "set", "Bridge", "br0", "fail-mode=secure",
+                   f"datapath_type={datapath_type}")
+        self.start()
+
     def record(self, path: Path, *options: str) -> Process:
         """Starts 'ovs-cost record'."""
         return self.spawn("ovs-cost", ["ovs-cost", "record", *options, "-o",
