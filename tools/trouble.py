@@ -59,11 +59,7 @@ class Trouble(Switch):
                 make_packet(i % self.flows))
 
     def set_up(self) -> None:
-        self.start_database()
-        if self.settings:
-            self.vsctl("--no-wait", "set", "Open_vSwitch", ".",
-                       *shlex.split(self.settings))
-        self.start()
+        self.start_with_bridge(self.datapath, *shlex.split(self.settings))
         self.add_veths(*(f"{name}{end}" for name in PORTS
                          for end in ("", "-eth0")))
         with self.in_netns():
@@ -71,7 +67,6 @@ class Trouble(Switch):
                 socket.AF_PACKET, socket.SOCK_RAW, 0)) for _ in PORTS]
             for name, sock in zip(PORTS, self.sockets):
                 sock.bind((f"{name}-eth0", 0))
-        self.add_bridge("br0", "fail-mode=secure")
         self.add_ports(PORTS, "type=system")
         self.stopping = threading.Event()
         self.add_flows(*self.rules)
