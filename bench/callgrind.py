@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import time
 from pathlib import Path
 from typing import Dict, List, NamedTuple
 
@@ -96,14 +95,7 @@ class CallgrindSwitch(Switch):
     def instrument(self, on: bool = True) -> None:
         """Waits until no function runs, of which callgrind would lose track,
         and has it start or stop."""
-        threads = Threads(self.vswitchd.pid).find("")
-
-        def idle() -> bool:
-            before = Threads.schedstat(threads)[0]
-            time.sleep(0.2)
-            return Threads.schedstat(threads)[0] - before < 10e6
-
-        wait_until(idle, "all threads to be idle", self.timeout)
+        Threads.rest(Threads(self.vswitchd.pid).find(""), 10e6)
         self.vgdb("instrumentation", "on" if on else "off")
 
     def dump(self) -> str:

@@ -19,7 +19,6 @@ bench/ct.rst has results, and says what they mean.
 from __future__ import annotations
 
 import contextlib
-import json
 import socket
 import time
 from pathlib import Path
@@ -94,9 +93,7 @@ class CtSwitch(Switch):
                                "other_config:cost-sample-interval=1",
                                "other_config:flow-limit=500000",
                                "other_config:max-idle=3600000")
-        for i in 1, 2:
-            self.ip(f"link add p{i} type veth peer name q{i}",
-                    f"link set p{i} up", f"link set q{i} up")
+        self.add_veths("p1", "q1", "p2", "q2")
         self.add_ports(["p1", "p2"], "type=system")
         with self.in_netns():
             self.socket = self.enter_context(
@@ -107,8 +104,7 @@ class CtSwitch(Switch):
                          ).write_text("1000000")
 
     def account(self) -> Any:
-        account, = json.loads(self.appctl(
-            "--format", "json", "upcall/cost-show", self.datapath))["accounts"]
+        account, = self.accounts("upcall", self.datapath)
         return account
 
     def send(self, port: str, frames: List[bytes], passes: int) -> None:

@@ -99,8 +99,7 @@ class Forwarder(DpdkSwitch):
             if self.name != "XDP":
                 self.add_bridge()
         for i, peer in enumerate(("in", "out", "out2")):
-            self.ip(f"link add fw{i} type veth peer name {peer}",
-                    f"link set fw{i} up", f"link set {peer} up")
+            self.add_veths(f"fw{i}", peer)
         self.forwarders = [self.threaded(
             "fw0", self.cores.main if self.has_pmd else self.cores.pmd)]
         for device in "out", "out2":
@@ -220,8 +219,7 @@ class Forwarder(DpdkSwitch):
         """Returns the ns to send a packet, since tx/cost-clear, without those
         that it waits in an output queue."""
         ns = n_packets = 0
-        for account in json.loads(self.appctl("--format", "json",
-                                              "tx/cost-show"))["accounts"]:
+        for account in self.accounts("tx"):
             n_packets += account["counters"]["sent"]["packets"]
             if account["stages"]["send"]["count"]:
                 ns += account["events"] * account["stages"]["send"]["mean"]

@@ -20,16 +20,15 @@ ovs-vswitchd, and storms of one variant differ by less than a percent.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import shutil
 import socket
-import struct
 import time
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from bench.machine import NotHere, Threads, has_kernel_datapath, need, read
+from bench.packets import make_packet
 from bench.report import Context
 from bench.tracer import Tracer
 from tools.switch import Failed, Switch, libc, wait_until
@@ -102,8 +101,8 @@ class StormSwitch(Switch):
     def set_up(self) -> None:
         self.start_with_bridge("system", "other_config:flow-limit=200000",
                                "other_config:max-idle=3600000")
-        self.ip("link add p0 type veth peer name p1", "link set p0 up",
-                "link set p1 up", "link set br0 up")
+        self.add_veths("p0", "p1")
+        self.ip("link set br0 up")
         self.vsctl("add-port", "br0", "p0")
         self.add_flows("in_port=p0,udp,actions=LOCAL")
         self.appctl("upcall/disable-megaflows")
@@ -143,7 +142,7 @@ class StormSwitch(Switch):
         ns."""
         took = 0
         for i in range(0, n, self.burst):
-            took += self.send([frame(j) for j in
+            took += self.send([make_packet(j) for j in
                                range(i, min(i + self.burst, n))])
             time.sleep(PAUSE)
         return took
@@ -178,8 +177,7 @@ def run_variant(switch: StormSwitch, variant: str, n: int) -> Cost:
     switch.storm(20)
     switch.appctl("upcall/cost-clear")
     cost = switch.storm(n)
-    shown, = json.loads(switch.appctl(
-        "--format", "json", "upcall/cost-show", "ovs-system"))["accounts"]
+    shown, = switch.accounts("upcall", "ovs-system")
     # Stages without times are not there.
     queue, split = (shown["stages"].get(stage, {"count": 0})["count"]
                     for stage in ("queue", "translate"))
@@ -191,13 +189,6 @@ def run_variant(switch: StormSwitch, variant: str, n: int) -> Cost:
                      + switch.appctl("upcall/cost-show", "ovs-system")
                      + switch.appctl("upcall/cost-queue"))
     return cost
-
-
-def frame(n: int) -> bytes:
-    udp = struct.pack("!HHHH", 1024 + n % 60000, 9, 26, 0) + bytes(18)
-    ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0,
-                     bytes((10, 1, 1, 1)), bytes((10, 1, 1, 2)))
-    return bytes.fromhex("0200000000020200000000010800") + ip + udp
 
 
 def run_traced(switch: StormSwitch, n: int) -> Cost:
@@ -257,9 +248,7 @@ def learn(tree: Path, directory: Path, n: int,
         cost = switch.storm(n)
         if not has_cost:
             return cost, {}
-        shown, = json.loads(switch.appctl(
-            "--format", "json", "upcall/cost-show", "-hist",
-            "ovs-system"))["accounts"]
+        shown, = switch.accounts("upcall", "-hist", "ovs-system")
         stages: Dict[str, Any] = shown["stages"]
         if shown["events"] != n or stages["queue"]["count"] != n:
             raise Failed(f"not every one of {n} upcalls has been timed")

@@ -10,6 +10,7 @@ import platform
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple
 
@@ -212,6 +213,18 @@ class Threads:
         others."""
         return [task for task in self.directory.iterdir()
                 if read(task / "comm").startswith(prefix) != other]
+
+    @classmethod
+    def rest(cls, tasks: List[Path], most: float) -> int:
+        """Waits until 'tasks' run for less than 'most' ns in 0.2 s.  Returns
+        how long they have run."""
+        for _ in range(9000):           # Half an hour: callgrind is slow.
+            before = cls.schedstat(tasks)[0]
+            time.sleep(0.2)
+            now = cls.schedstat(tasks)[0]
+            if now - before < most:
+                return now
+        raise Failed("ovs-vswitchd does not come to rest")
 
     @staticmethod
     def schedstat(tasks: List[Path]) -> List[int]:

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Callable, Dict
 
-from bench.machine import Threads, need, read
+from bench.machine import Threads, need
 from bench.report import Context
 from bench.runner import take_turns
 from tools.switch import Switch
@@ -53,9 +53,8 @@ class PortsSwitch(Switch):
         self.main = (Threads(self.vswitchd.pid).directory
                      / str(self.vswitchd.pid))
         ports = [f"v{i}" for i in range(N_PORTS)]
-        self.ip(*(line for port in [*ports, "more"] for line in (
-            f"link add {port} type veth peer name w{port}",
-            f"link set {port} up", f"link set w{port} up")))
+        self.add_veths(*(name for port in [*ports, "more"]
+                         for name in (port, f"w{port}")))
         self.add_ports(ports, "type=system")
         self.ip(*(f"addr add 10.1.{i // 256}.{i % 256}/32 dev {port}"
                   for i, port in enumerate(ports[::2])))
@@ -66,23 +65,12 @@ class PortsSwitch(Switch):
         self.ip(f"route {'del' if i % 2 else 'add'} 10.2.0.1 dev v0")
         time.sleep(0.02)
 
-    def rest(self) -> int:
-        """Waits until the main thread uses no time; returns what it has
-        used."""
-        used = -1
-        while True:
-            now = int(read(self.main / "schedstat").split()[0])
-            if now - used < 200000:
-                return now
-            used = now
-            time.sleep(0.2)
-
     def measure(self, case: str) -> float:
         """Returns what a step takes, in ms."""
-        start = self.rest()
+        start = Threads.rest([self.main], 200000)
         for i in range(N_STEPS):
             self.cases[case](i)
-        return (self.rest() - start) / N_STEPS / 1e6
+        return (Threads.rest([self.main], 200000) - start) / N_STEPS / 1e6
 
 
 def run(context: Context) -> None:

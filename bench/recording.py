@@ -15,7 +15,6 @@ that.
 from __future__ import annotations
 
 import http.client
-import json
 import re
 import time
 from pathlib import Path
@@ -98,10 +97,8 @@ class RecordedSwitch(Switch):
     def held_up(self) -> Dict[str, float]:
         """Returns what requests took of iterations of the main loop, since
         bridge/cost-clear, in ns."""
-        reply = json.loads(self.appctl("--format", "json", "bridge/cost-show",
-                                       "main-loop"))
         found: Dict[str, float] = next(
-            a for a in reply["accounts"]
+            a for a in self.accounts("bridge", "main-loop")
             if a["kind"] == "iteration")["stages"]["appctl"]
         return found
 

@@ -12,7 +12,6 @@ the command that clears this number.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 from pathlib import Path
@@ -94,11 +93,9 @@ def run(context: Context) -> None:
                 switch.appctl("bridge/cost-clear")
                 if command:
                     switch.appctl(*command)
-                loop = json.loads(switch.appctl(
-                    "--format", "json", "bridge/cost-show", "main-loop"))
-                context.add(
-                    name, "us", "patched",
-                    loop["accounts"][0]["stages"]["appctl"]["max"] / 1e3)
+                loop = switch.accounts("bridge", "main-loop")[0]
+                context.add(name, "us", "patched",
+                            loop["stages"]["appctl"]["max"] / 1e3)
 
         measure("nothing")
         for name in [f"{report}/cost-show" for report in REPORTS] + [

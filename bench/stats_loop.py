@@ -81,10 +81,9 @@ class StatsSwitch(Switch):
         self.main = Threads(pid).directory / str(pid)
         kind = {"dummy": "dummy", "tap": "internal"}.get(self.kind, "system")
         ports = [f"v{i}" for i in range(N_PORTS)]
-        self.ip(*(line for port in ports for line in (
-            f"link add {port} type veth peer name w{port}",
-            f"link set {port} up", f"link set w{port} up")
-            if kind == "system"))
+        if kind == "system":
+            self.add_veths(*(name for port in ports
+                             for name in (port, f"w{port}")))
         self.add_ports(ports, f"type={kind}")
         self.ip(*(f"link set {port} up" for port in ports
                   if self.kind == "tap"))

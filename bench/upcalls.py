@@ -29,18 +29,16 @@ median of its storms.
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from statistics import median
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence
 
 from bench.dpdk import DpdkSwitch
-from bench.machine import (Cores, HugePages, NotHere, apart_from, choose_cores,
-                           need)
+from bench.machine import (Cores, HugePages, NotHere, Threads, apart_from,
+                           choose_cores, need)
 from bench.packets import write_capture
 from bench.report import Context
 from bench.tracer import Counter
@@ -130,16 +128,7 @@ class StormSwitch(DpdkSwitch):
 
     def settle(self) -> None:
         """Returns when no thread but the PMD thread has anything to do."""
-        deadline = time.monotonic() + self.timeout
-        others = self.threads.find("pmd", other=True)
-        before = self.threads.schedstat(others)[0]
-        while time.monotonic() < deadline:
-            time.sleep(0.1)
-            now = self.threads.schedstat(others)[0]
-            if now - before < 5e6:
-                return
-            before = now
-        raise Failed("ovs-vswitchd does not come to rest")
+        Threads.rest(self.threads.find("pmd", other=True), 10e6)
 
     def perf(self) -> Dict[str, int]:
         """Returns the counters of the PMD thread."""
@@ -208,9 +197,7 @@ class StormSwitch(DpdkSwitch):
             raise Failed(f"{n} upcalls installed {self.n_flows()} flows")
         if not variant.patched:
             return
-        datapath = json.loads(self.appctl(
-            "--format", "json", "upcall/cost-show"))["accounts"][0]
-        stages = datapath["stages"]
+        stages = self.accounts("upcall")[0]["stages"]
         total = stages["total"]["count"]
         splits = stages["translate"]["count"]
         if total != (n if variant.accounting else 0):

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import (Callable, Iterable, Iterator, List, Mapping, NoReturn,
+from typing import (Any, Callable, Iterable, Iterator, List, Mapping, NoReturn,
                     Sequence)
 
 if not __package__:
@@ -177,6 +178,12 @@ class Switch(contextlib.ExitStack):
     def appctl(self, *args: str) -> str:
         return self.run("ovs-appctl", f"--timeout={self.timeout}", *args)
 
+    def accounts(self, report: str, *args: str) -> List[Any]:
+        """Returns the accounts of 'report', such as "upcall"."""
+        accounts: List[Any] = json.loads(self.appctl(
+            "--format", "json", f"{report}/cost-show", *args))["accounts"]
+        return accounts
+
     def add_ports(self, names: Iterable[str], *settings: str) -> None:
         """Adds ports to the bridge br0, with 'settings' of their
         interfaces."""
@@ -223,6 +230,12 @@ class Switch(contextlib.ExitStack):
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:
             raise Failed(f"ip: {done.stdout.strip()}")
+
+    def add_veths(self, *names: str) -> None:
+        """Adds pairs of devices, which are up."""
+        self.ip(*(line for pair in zip(names[::2], names[1::2]) for line in (
+            "link add {} type veth peer name {}".format(*pair),
+            *(f"link set {name} up" for name in pair))))
 
     def start_database(self) -> None:
         """Starts ovsdb-server, to configure before ovs-vswitchd starts."""

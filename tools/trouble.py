@@ -77,12 +77,6 @@ class Trouble(Switch):
         self.vsctl("add-br", name, "--", "set", "bridge", name,
                    f"datapath_type={self.datapath}", *settings)
 
-    def add_veths(self, *names: str) -> None:
-        """Adds pairs of devices, which are up."""
-        self.ip(*(line for pair in zip(names[::2], names[1::2]) for line in (
-            "link add {} type veth peer name {}".format(*pair),
-            *(f"link set {name} up" for name in pair))))
-
     def port(self, name: str, *settings: str) -> None:
         self.add_ports([name], *settings)
 
