@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import List
 
 from bench.machine import Cores, Threads
 from tools.switch import Failed, Switch
+
+
+# Of a packet, a pattern for perf().
+CYCLES = r", (\d+) cycles/pkt"
 
 
 class DpdkSwitch(Switch):
@@ -36,6 +42,14 @@ class DpdkSwitch(Switch):
         interface."""
         self.add_ports([name], "type=dpdk",
                        f"options:dpdk-devargs={devargs}", *settings)
+
+    def perf(self, *patterns: str) -> List[float]:
+        """Returns the number that the group of each pattern matches in what
+        pmd-perf-show tells of the PMD thread, or 0."""
+        text = self.appctl("dpif-netdev/pmd-perf-show").partition(
+            "main thread")[0]
+        found = [re.search(pattern, text) for pattern in patterns]
+        return [float(match[1]) if match else 0 for match in found]
 
     def forward(self, *flows: str) -> None:
         """Adds OpenFlow 'flows', and looks for the PMD thread."""

@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any, Dict, List
 
-from bench.dpdk import DpdkSwitch
+from bench.dpdk import CYCLES, DpdkSwitch
 from bench.machine import (HugePages, NotHere, Threads, choose_cores, need,
                            read)
 from bench.packets import make_packet
@@ -207,12 +207,11 @@ class Forwarder(DpdkSwitch):
     def busy(self) -> float:
         """Returns what a packet has taken of the PMD thread since
         pmd-stats-clear, in ns."""
-        text = self.appctl("dpif-netdev/pmd-perf-show")
-        found = re.search(r"duration: ([\d.]+) s.*Used TSC cycles: +(\d+) +"
-                          r"\( *([\d.]+) %.*?, (\d+) cycles/pkt", text, re.S)
-        if not found:
-            raise Failed(f"no packets: {text}")
-        seconds, used, percent, cycles = map(float, found.groups())
+        seconds, used, percent, cycles = self.perf(
+            r"duration: ([\d.]+) s", r"Used TSC cycles: +(\d+)",
+            r"Used TSC cycles: +\d+ +\( *([\d.]+) %", CYCLES)
+        if not cycles:
+            raise Failed("pmd-perf-show has no packets")
         return cycles * seconds * 1e9 * percent / 100 / used
 
     def sending(self) -> float:

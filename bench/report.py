@@ -17,7 +17,7 @@ from typing import (Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence,
                     Tuple)
 
 from bench import machine
-from bench.stats import Ratio, ratio
+from bench.stats import Median, ratio
 
 
 class Result(NamedTuple):
@@ -27,7 +27,7 @@ class Result(NamedTuple):
     unit: str
     values: Dict[str, List[Any]]
 
-    def ratio(self, above: str, below: str) -> Ratio:
+    def ratio(self, above: str, below: str) -> Median:
         return ratio(self.values[above], self.values[below])
 
 

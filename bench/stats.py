@@ -15,17 +15,9 @@ from typing import NamedTuple, Sequence
 CONFIDENCE = 0.95
 
 
-class Interval(NamedTuple):
-    """What the median lies in, and how often it is right to say so."""
-    low: float
-    high: float
-    coverage: float
-
-
-class Ratio(NamedTuple):
-    """The ratio of two variants over a number of pairs.  The interval from
-    'low' to 'high' has the median with the probability 'coverage'."""
-    n: int
+class Median(NamedTuple):
+    """The median of some values.  The interval from 'low' to 'high' has the
+    true one with the probability 'coverage'."""
     median: float
     low: float
     high: float
@@ -38,20 +30,21 @@ def coverage(n: int, k: int) -> float:
     return 1 - 2 * sum(math.comb(n, i) for i in range(k)) / 2 ** n
 
 
-def interval(values: Sequence[float]) -> Interval:
-    """Returns the shortest interval between two of 'values', as far from the
-    least as from the greatest, that has the median with a probability of at
-    least CONFIDENCE; if there is none, from the least to the greatest."""
+def interval(values: Sequence[float]) -> Median:
+    """Returns the median of 'values', and the shortest interval between two of
+    them, as far from the least as from the greatest, that has the true median
+    with a probability of at least CONFIDENCE; if there is none, from the least
+    to the greatest."""
     n, k = len(values), 1
     while k < (n + 1) // 2 and coverage(n, k + 1) >= CONFIDENCE:
         k += 1
     ordered = sorted(values)
-    return Interval(ordered[k - 1], ordered[n - k], coverage(n, k))
+    return Median(median(values), ordered[k - 1], ordered[n - k],
+                  coverage(n, k))
 
 
-def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
+def ratio(above: Sequence[float], below: Sequence[float]) -> Median:
     """Returns above[i] / below[i], over all pairs."""
     if len(above) != len(below) or not above:
         raise ValueError("pairs are needed")
-    ratios = [a / b for a, b in zip(above, below)]
-    return Ratio(len(ratios), median(ratios), *interval(ratios))
+    return interval([a / b for a, b in zip(above, below)])

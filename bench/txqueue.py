@@ -29,7 +29,6 @@ neighbours slow it down for some of them.
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from pathlib import Path
 from statistics import median
@@ -102,29 +101,19 @@ class TxSwitch(DpdkSwitch):
         self.vsctl("set", "Open_vSwitch", ".",
                    f"other_config:tx-flush-interval={interval}")
 
-    def rate(self) -> Rate:
-        """Returns what the PMD thread did since pmd-stats-clear."""
-        text = self.appctl("dpif-netdev/pmd-perf-show")
-        text = text.partition("main thread")[0]
-
-        def number(pattern: str) -> float:
-            match = re.search(pattern, text)
-            if not match:
-                raise Failed(f"pmd-perf-show has no {pattern}:\n{text}")
-            return float(match.group(1))
-
-        return Rate(number(r"Tx packets: .*\((\d+) Kpps") / 1e3,
-                    number(r"Tx batches: .*\(([\d.]+) pkts/batch\)"),
-                    number(r"Used TSC cycles: +(\d+)")
-                    / number(r"Tx packets: +(\d+)"))
-
     def measure(self) -> Rate:
         time.sleep(SECONDS / 3)
         self.appctl("dpif-netdev/pmd-stats-clear")
         time.sleep(SECONDS)
-        rate = self.rate()
+        kpps, burst, cycles, packets = self.perf(
+            r"Tx packets: .*\((\d+) Kpps",
+            r"Tx batches: .*\(([\d.]+) pkts/batch\)",
+            r"Used TSC cycles: +(\d+)", r"Tx packets: +(\d+)")
+        if not packets:
+            raise Failed("pmd-perf-show has no packets that were sent")
         # The thread may not have cleared them yet.
-        return rate if rate.cycles else self.measure()
+        return Rate(kpps / 1e3, burst, cycles / packets) if cycles \
+            else self.measure()
 
 
 def run(context: Context) -> None:

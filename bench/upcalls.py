@@ -36,7 +36,7 @@ from pathlib import Path
 from statistics import median
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence
 
-from bench.dpdk import DpdkSwitch
+from bench.dpdk import CYCLES, DpdkSwitch
 from bench.machine import (Cores, HugePages, NotHere, Threads, apart_from,
                            choose_cores, need)
 from bench.packets import write_capture
@@ -48,6 +48,7 @@ PAGES_PER_SWITCH = 64           # 2 MB each; some 50 are used.
 N_WARM_UP = 2                   # Storms that fault memory in.
 N_TRIES = 3                     # Of a storm that something disturbs.
 MAX_WAITED = 0.05               # Share of time above which something does.
+RECEIVED = r"Rx packets: +(\d+)"
 QUIET = 1                       # Percent of time, on a quiet machine.
 PROBED = ["uprobe:{}:upcall_cb", "uprobe:{}:dp_netdev_flow_add"]
 
@@ -130,19 +131,6 @@ class StormSwitch(DpdkSwitch):
         """Returns when no thread but the PMD thread has anything to do."""
         Threads.rest(self.threads.find("pmd", other=True), 10e6)
 
-    def perf(self) -> Dict[str, int]:
-        """Returns the counters of the PMD thread."""
-        text = self.appctl("dpif-netdev/pmd-perf-show")
-        text = text.partition("main thread")[0]
-        found = {}
-        for name, pattern in (("rx", r"Rx packets: +(\d+)"),
-                              ("upcalls", r"- Upcalls: +(\d+)"),
-                              ("lost", r"- Lost upcalls: +(\d+)"),
-                              ("cycles", r", (\d+) cycles/pkt")):
-            match = re.search(pattern, text)
-            found[name] = int(match.group(1)) if match else 0
-        return found
-
     def n_flows(self) -> int:
         """Returns the number of flows that ofproto has in the datapath."""
         return sum(int(n) for n in re.findall(r"\(keys (\d+)\)",
@@ -153,7 +141,6 @@ class StormSwitch(DpdkSwitch):
         other programs take the CPU too often, tries again, and returns the
         storm that was disturbed least."""
         storms = []
-        perf: Dict[str, int] = {}
         for _ in range(N_TRIES):
             self.prepare(variant)
             ran, waited = self.threads.schedstat(self.pmd)
@@ -161,23 +148,25 @@ class StormSwitch(DpdkSwitch):
             self.n_descriptors = 3072 - self.n_descriptors
             self.vsctl("set", "Interface", "source",
                        f"options:n_rxq_desc={self.n_descriptors}")
-            wait_until(lambda: self.perf()["rx"] >= self.n_packets,
+            wait_until(lambda: self.perf(RECEIVED)[0] >= self.n_packets,
                        "the capture to be received", timeout=60)
-            perf = self.perf()
+            received, n_upcalls, lost, cycles = self.perf(
+                RECEIVED, r"- Upcalls: +(\d+)", r"- Lost upcalls: +(\d+)",
+                CYCLES)
             ran_now, waited_now = self.threads.schedstat(self.pmd)
             ran, waited = ran_now - ran, waited_now - waited
-            self.n_upcalls += perf["upcalls"]
-            if perf["lost"] == 0 and perf["upcalls"] == self.n_packets:
+            self.n_upcalls += int(n_upcalls)
+            if lost == 0 and n_upcalls == self.n_packets:
                 self.verify(variant)
-                storm = Storm(perf["cycles"] * ran / (ran + waited),
+                storm = Storm(cycles * ran / (ran + waited),
                               waited / (ran + waited))
                 if storm.waited <= MAX_WAITED:
                     return storm
                 storms.append(storm)
         if not storms:
             raise Failed(
-                f"of {perf['rx']} packets, {perf['upcalls']} were upcalls and "
-                f"{perf['lost']} were lost, {N_TRIES} times in a row")
+                f"of {received:.0f} packets, {n_upcalls:.0f} were upcalls and "
+                f"{lost:.0f} were lost, {N_TRIES} times in a row")
         return min(storms, key=lambda storm: storm.waited)
 
     def prepare(self, variant: Variant) -> None:

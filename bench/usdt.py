@@ -29,6 +29,7 @@ from statistics import median
 from typing import Callable, Dict, List
 
 from bench import upcalls
+from bench.dpdk import CYCLES
 from bench.machine import (Cores, HugePages, NotHere, apart_from, choose_cores,
                            need)
 from bench.packets import write_capture
@@ -81,12 +82,12 @@ def forward(switch: StormSwitch, name: str) -> float:
         switch.appctl("dpif-netdev/pmd-stats-clear")
         ran, waited = switch.threads.schedstat(switch.pmd)
         time.sleep(SECONDS)
-        perf = switch.perf()
+        cycles, = switch.perf(CYCLES)
         ran_now, waited_now = switch.threads.schedstat(switch.pmd)
         ran, waited = ran_now - ran, waited_now - waited
-        if not perf["cycles"]:
+        if not cycles:
             raise Failed("nothing is forwarded")
-        return perf["cycles"] * ran / (ran + waited)
+        return cycles * ran / (ran + waited)
 
     if name != ATTACHED:
         return measure()

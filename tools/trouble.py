@@ -80,6 +80,9 @@ class Trouble(Switch):
     def port(self, name: str, *settings: str) -> None:
         self.add_ports([name], *settings)
 
+    def add_dummies(self, n: float) -> None:
+        self.add_ports((f"d{i}" for i in range(int(n))), "type=dummy")
+
     def ofctl(self, *args: str) -> None:
         self.run("ovs-ofctl", *args)
 
@@ -453,10 +456,7 @@ class Config(Trouble):
                r"because the database changes .*"
                r"Interface d17, other_config: [\d.,]+ times a second\), by .*"
                r"config\.py \(pid \d+\)")
-
-    def prepare(self) -> None:
-        self.add_ports([f"d{i}" for i in range(205)], "type=dummy")
-        self.program("config")
+    commands = "add_dummies 205", "program config"
 
 
 class Resubmits(Trouble):
@@ -467,7 +467,7 @@ class Resubmits(Trouble):
     rate = 50
 
     def prepare(self) -> None:
-        self.add_ports([f"d{i}" for i in range(300)], "type=dummy")
+        self.add_dummies(300)
         chain = [f"table={t},actions=resubmit(,{t + 1})" for t in range(1, 20)]
         self.add_flows("priority=40000,dl_dst=ff:ff:ff:ff:ff:ff,actions="
                        + ",".join(f"load:{i}->NXM_NX_REG1[],resubmit(,1)"
@@ -550,11 +550,7 @@ class PortError(Trouble):
     """The device of a port does not exist."""
     culprit = (r"^Port p9 could not be opened: could not open network device "
                r"p9 \(No such device\)")
-
-    def prepare(self) -> None:
-        self.vsctl("--no-wait", "add-port", "br0", "p9")
-        wait_until(lambda: "No such" in self.vsctl(
-            "get", "Interface", "p9", "error"), "the error")
+    commands = "vsctl --no-wait add-port br0 p9",
 
 
 class NoDatabase(Trouble):
@@ -935,9 +931,7 @@ class NoController(Trouble):
     culprit = (r"^br0 has no connection to its controller, unix:\S+none: its "
                r"rules stay as they are \(fail_mode: secure\)")
     flows = 5
-
-    def prepare(self) -> None:
-        self.vsctl("set-controller", "br0", f"unix:{self.directory}/none")
+    commands = "vsctl set-controller br0 unix:/cost-case/none",
 
 
 class Restore(Trouble):
@@ -1268,11 +1262,7 @@ class DbBusy(Trouble):
     """A program reads the database all the time."""
     culprit = (r"^ovsdb-server needs \d+% of a CPU, by .*"
                r"inventory\.py \(pid \d+\)")
-
-    def prepare(self) -> None:
-        self.add_ports([f"d{i}" for i in range(300)], "type=dummy")
-        for _ in range(3):
-            self.program("inventory")
+    commands = "add_dummies 300", *["program inventory"] * 3
 
 
 class Fds(Trouble):
