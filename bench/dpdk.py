@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
-from typing import List
+from typing import Iterator, List, TypeVar
 
 from bench.machine import Cores, Threads
 from tools.switch import Failed, Switch
 
 
+T = TypeVar("T", bound="DpdkSwitch")
 # Of a packet, a pattern for perf().
 CYCLES = r", (\d+) cycles/pkt"
 
@@ -42,6 +44,15 @@ class DpdkSwitch(Switch):
         interface."""
         self.add_ports([name], "type=dpdk",
                        f"options:dpdk-devargs={devargs}", *settings)
+
+    @contextlib.contextmanager
+    def running(self: T) -> Iterator[T]:
+        """Lets the switch, which is stopped, run for the time being."""
+        self.vswitchd.resume()
+        try:
+            yield self
+        finally:
+            self.vswitchd.pause()
 
     def perf(self, *patterns: str) -> List[float]:
         """Returns the number that the group of each pattern matches in what

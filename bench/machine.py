@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple
+from typing import Dict, Iterator, List, NamedTuple, Set
 
 from tools.switch import Failed, prepare_child
 
@@ -157,11 +157,11 @@ def choose_cores() -> Cores:
 
 
 @contextlib.contextmanager
-def apart_from(cpu: int) -> Iterator[None]:
-    """Keeps this process, and what it starts meanwhile, off 'cpu'."""
+def on_cpus(cpus: Set[int]) -> Iterator[None]:
+    """Has this thread, and what it starts meanwhile, run on 'cpus'."""
     allowed = os.sched_getaffinity(0)
     try:
-        os.sched_setaffinity(0, allowed - {cpu})
+        os.sched_setaffinity(0, cpus)
         yield
     finally:
         os.sched_setaffinity(0, allowed)

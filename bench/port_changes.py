@@ -22,7 +22,6 @@ from typing import Callable, Dict
 
 from bench.machine import Threads, need
 from bench.report import Context
-from bench.runner import take_turns
 from tools.switch import Switch
 
 N_PORTS = 1152
@@ -80,4 +79,4 @@ def run(context: Context) -> None:
         for case in switch.cases:
             context.add(case, "ms", name, switch.measure(case))
 
-    take_turns(context, f"{N_PORTS} ports", PortsSwitch, measure)
+    context.compare(f"{N_PORTS} ports", PortsSwitch, measure)

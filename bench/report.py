@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of benchmarks: how they are written and read, and the tables
-that are made from them."""
+"""What benchmarks have in common, and their results: how they are written and
+read, and the tables that are made from them."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import shlex
+import shutil
 import time
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
-from typing import (Any, Dict, Iterable, Iterator, List, NamedTuple, Sequence,
-                    Tuple)
+from typing import (Any, Callable, Dict, Iterable, Iterator, List, NamedTuple,
+                    Sequence, Tuple)
 
 from bench import machine
 from bench.stats import Median, ratio
@@ -56,6 +58,26 @@ class Context:
         for k in range(self.choose("pairs", usual, quick)):
             for name in list(names)[::-1 if k % 2 else 1]:
                 yield k, name
+
+    def compare(self, what: str, create: Callable[..., Any],
+                measure: Callable[[str, Any], None],
+                finish: Callable[[Any], None] = lambda _switch: None) -> None:
+        """Has 'create' make a switch of each tree in a directory, sets all up,
+        and calls 'measure' with the tree's name and the switch, for each pair,
+        in turns; then 'finish' with each switch."""
+        with contextlib.ExitStack() as stack:
+            switches = {}
+            for name, tree in self.trees.items():
+                self.progress(f"{what}, {name}")
+                where = self.directory / f"{what.split()[-1]}-{name}"
+                stack.callback(shutil.rmtree, where, ignore_errors=True)
+                switches[name] = stack.enter_context(create(tree, where))
+                switches[name].set_up()
+            for k, name in self.turns(switches, 9, 2):
+                self.progress(f"{what}, pair {k + 1}, {name}")
+                measure(name, switches[name])
+            for switch in switches.values():
+                finish(switch)
 
     def add(self, case: str, unit: str, variant: str, *values: Any) -> None:
         """Adds to the results what was measured."""

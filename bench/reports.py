@@ -11,12 +11,11 @@ the command that clears this number.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from pathlib import Path
 
-from bench.machine import Cores, Threads, choose_cores
+from bench.machine import Cores, Threads, choose_cores, on_cpus
 from bench.packets import make_packet
 from bench.report import Context
 from tools.switch import Switch, wait_until
@@ -77,11 +76,9 @@ def run(context: Context) -> None:
     n_ports, n_threads = (100, 4) if quick else (N_PORTS, N_THREADS)
     context.progress(f"{n_ports:,} ports, {n_threads} threads")
     cores = choose_cores()
-    before = os.sched_getaffinity(0)
-    with contextlib.ExitStack() as stack:
-        stack.callback(os.sched_setaffinity, 0, before)
-        switch = stack.enter_context(ScaleSwitch(
-            context.ovs, context.directory / "switch", n_ports, n_threads))
+    with on_cpus(os.sched_getaffinity(0)), ScaleSwitch(
+            context.ovs, context.directory / "switch", n_ports,
+            n_threads) as switch:
         for queue in range(n_threads):
             switch.flood(queue)
         context.progress("all threads have sent to all ports")

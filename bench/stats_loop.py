@@ -40,7 +40,6 @@ from typing import List, NamedTuple
 
 from bench.machine import Threads, has_kernel_datapath, need, read
 from bench.report import Context
-from bench.runner import take_turns
 from bench.tracer import Tracer
 from tools.switch import Failed, Switch, wait_until
 
@@ -199,9 +198,9 @@ def run_kind(context: Context, kind: str) -> None:
             for what, ms in figures.items():
                 context.add(f"{kind}, {what}", "ms", name, ms)
 
-    take_turns(context, f"{N_PORTS} ports, {kind}",
-               lambda tree, where: StatsSwitch(tree, where, kind), measure,
-               StatsSwitch.verify)
+    context.compare(f"{N_PORTS} ports, {kind}",
+                    lambda tree, where: StatsSwitch(tree, where, kind),
+                    measure, StatsSwitch.verify)
 
 
 def run(context: Context) -> None:

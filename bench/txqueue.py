@@ -134,9 +134,8 @@ def run(context: Context) -> None:
         names = list(switches)
         n_turns = 1 if context.args.quick else TURNS
         for name in (names + names[::-1]) * n_turns:
-            switches[name].vswitchd.resume()
-            found[name].append(switches[name].measure())
-            switches[name].vswitchd.pause()
+            with switches[name].running() as switch:
+                found[name].append(switch.measure())
         for name, values in found.items():
             for unit, numbers in zip(RATE_UNITS, zip(*values)):
                 context.add(case, unit, name, median(numbers))
@@ -155,8 +154,7 @@ def run(context: Context) -> None:
                     switches[name].vswitchd.pause()
                 for interval in INTERVALS.get(kind, [0]):
                     for switch in switches.values():
-                        switch.vswitchd.resume()
-                        switch.set_interval(interval)
-                        switch.vswitchd.pause()
+                        with switch.running():
+                            switch.set_interval(interval)
                     take_turns(switches, f"{kind}, {interval} us"
                                if kind in INTERVALS else kind)

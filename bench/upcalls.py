@@ -29,6 +29,7 @@ median of its storms.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import subprocess
@@ -37,8 +38,8 @@ from statistics import median
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence
 
 from bench.dpdk import CYCLES, DpdkSwitch
-from bench.machine import (Cores, HugePages, NotHere, Threads, apart_from,
-                           choose_cores, need)
+from bench.machine import (Cores, HugePages, NotHere, Threads, choose_cores,
+                           need, on_cpus)
 from bench.packets import write_capture
 from bench.report import Context
 from bench.tracer import Counter
@@ -205,16 +206,6 @@ def order(block: int) -> List[Variant]:
 
 
 @contextlib.contextmanager
-def running(switch: StormSwitch) -> Iterator[StormSwitch]:
-    """Lets 'switch' run for the time being."""
-    switch.vswitchd.resume()
-    try:
-        yield switch
-    finally:
-        switch.vswitchd.pause()
-
-
-@contextlib.contextmanager
 def two_switches(context: Context, name: str, capture: str, n: int,
                  cores: Cores, warm_up: Callable[[StormSwitch], object]
                  ) -> Iterator[Dict[str, StormSwitch]]:
@@ -262,7 +253,7 @@ class Upcalls:
             for block in range(self.n_storms // 2):
                 for variant in order(block):
                     which = "patched" if variant.patched else "stock"
-                    with running(switches[which]) as switch:
+                    with switches[which].running() as switch:
                         storms[variant.name].append(switch.storm(variant))
             self.context.progress("  ".join([f"pair {number + 1}:", *(
                 f"{name} {self.add(name, collected, tsc_hz):,.0f}"
@@ -275,7 +266,7 @@ class Upcalls:
         if not shutil.which("bpftrace"):
             print("  uprobes: left out, there is no bpftrace")
             return
-        with running(switch):
+        with switch.running():
             without = [switch.storm(STOCK)
                        for _ in range(self.n_storms // 2)]
             n_upcalls = -switch.n_upcalls
@@ -317,7 +308,8 @@ def run(context: Context) -> None:
     capture = context.directory / "storm.pcap"
     write_capture(capture, range(benchmark.n_flows))
     # The PMD thread has its CPU to itself, as far as we can.
-    with HugePages(2 * PAGES_PER_SWITCH), apart_from(cores.pmd):
+    with HugePages(2 * PAGES_PER_SWITCH), \
+            on_cpus(os.sched_getaffinity(0) - {cores.pmd}):
         for number in range(context.choose("pairs", 11, 2)):
             benchmark.pair(number, capture, cores)
     most = max(100 * median(shares) for shares in benchmark.waited.values())

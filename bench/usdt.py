@@ -23,6 +23,7 @@ upcalls, and of bursts.
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from statistics import median
@@ -30,12 +31,12 @@ from typing import Callable, Dict, List
 
 from bench import upcalls
 from bench.dpdk import CYCLES
-from bench.machine import (Cores, HugePages, NotHere, apart_from, choose_cores,
-                           need)
+from bench.machine import (Cores, HugePages, NotHere, choose_cores, need,
+                           on_cpus)
 from bench.packets import write_capture
 from bench.report import Context
 from bench.tracer import Counter
-from bench.upcalls import PAGES_PER_SWITCH, StormSwitch, Variant, running
+from bench.upcalls import PAGES_PER_SWITCH, StormSwitch, Variant
 from tools.switch import Failed
 
 WITHOUT, WITH, ATTACHED, COST = "without", "with", "attached", "cost"
@@ -116,7 +117,7 @@ def measure_pair(context: Context, number: int, name: str, capture: str,
         half = VARIANTS if number % 2 == 0 else VARIANTS[::-1]
         for variant in half + half[::-1]:
             which = "stock" if variant == WITHOUT else "patched"
-            with running(switches[which]) as switch:
+            with switches[which].running() as switch:
                 found[variant].append(measure(switch, variant))
     for variant, cycles in found.items():
         context.add(name, "ns", variant, median(cycles) / tsc_hz * 1e9)
@@ -140,7 +141,8 @@ def run(context: Context) -> None:
     write_capture(storm_capture, range(n))
     loop_capture = context.directory / "loop.pcap"
     write_capture(loop_capture, range(N_FORWARDED_FLOWS))
-    with HugePages(2 * PAGES_PER_SWITCH), apart_from(cores.pmd):
+    with HugePages(2 * PAGES_PER_SWITCH), \
+            on_cpus(os.sched_getaffinity(0) - {cores.pmd}):
         for number in range(context.choose("pairs", 11, 2)):
             measure_pair(context, number, "upcalls", str(storm_capture), n,
                          cores, storm)
