@@ -23,13 +23,13 @@ import time
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 from bench.machine import NotHere
 from bench.packets import make_packet
 from bench.report import Context
-from tools.project import TOP
 from tools.exporter import GO, find_prometheus, go_version
+from tools.project import TOP
 from tools.switch import Failed, Process, Switch, wait_until
 
 NODES = 1000                    # Hosts.
@@ -39,43 +39,29 @@ AT_ONCE = 50                    # What netdev-dummy queues is limited.
 SERIES = "ovs_cost_upcall_duration_seconds"
 SELECT = '{datapath_type="netdev"}'
 
-
-def resubmit(switch: Switch) -> None:
-    """A pipeline of 60 tables."""
-    switch.add_flows("table=60,actions=2", *(
-        f"table={n},actions=resubmit(,{n + 1})" for n in range(60)))
-
-
-def rules(switch: Switch) -> None:
-    """A table with 500 rules and 30 masks."""
-    switch.add_flows("priority=0,actions=2", *(
+# The flows of the switches.
+SHAPES: Dict[str, List[str]] = {
+    "simple": ["actions=2"],
+    # A pipeline of 60 tables.
+    "resubmit": ["table=60,actions=2", *(
+        f"table={n},actions=resubmit(,{n + 1})" for n in range(60))],
+    # A table with 500 rules and 30 masks.
+    "rules": ["priority=0,actions=2", *(
         f"priority={100 + n % 30},udp,nw_src=10.{n % 200}.{n % 7}.0/"
-        f"{2 + n % 30},tp_dst={n},actions=drop" for n in range(500)))
+        f"{2 + n % 30},tp_dst={n},actions=drop" for n in range(500))],
+    "flood": ["actions=flood"],
+}
 
 
-def flood(switch: Switch) -> None:
-    """A hundred ports."""
-    switch.add_ports((f"more{n}" for n in range(100)), "type=dummy")
-    switch.add_flows("actions=flood")
-
-
-def simple(switch: Switch) -> None:
-    """One rule."""
-    switch.add_flows("actions=2")
-
-
-SHAPES: List[Callable[[Switch], None]] = [simple, resubmit, rules, flood]
-
-
-def record(tree: Path, directory: Path, shape: Callable[[Switch], None],
-           number: int) -> Path:
+def record(tree: Path, directory: Path, shape: str, number: int) -> Path:
     """Records a switch that handles new flows."""
-    path = directory / f"{shape.__name__}.jsonl"
-    with Switch(tree, directory / shape.__name__,
+    path = directory / f"{shape}.jsonl"
+    with Switch(tree, directory / shape,
                 ["--enable-dummy", "--disable-system"]) as switch:
         switch.start_with_bridge("dummy")
-        switch.add_ports(["p0", "p1"], "type=dummy")
-        shape(switch)
+        n_ports = 102 if shape == "flood" else 2
+        switch.add_ports((f"p{n}" for n in range(n_ports)), "type=dummy")
+        switch.add_flows(*SHAPES[shape])
         switch.appctl("upcall/disable-megaflows")
         recorder = switch.record(path, "-i", "1", "-d", str(REPLIES - 1))
         flow = 0
