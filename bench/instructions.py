@@ -109,6 +109,7 @@ class CountedSwitch(CallgrindSwitch):
         if variant.patched:
             self.vsctl(*variant.settings()[1:])
         self.appctl("revalidator/purge")
+        self.run("ovs-ofctl", "del-flows", "br0", "table=1")
         self.cause(N_WARM_UP)
         self.counted()
         self.cause(N_EVENTS)

@@ -44,7 +44,8 @@
 
 enum tx_cost_stage { TX_COST_STAGES(COST_ENUM) };
 
-/* The first ones are the reasons why a burst is sent. */
+/* The reasons why a burst is sent are before TX_COST_DROP_DOWN, those of drops
+ * before TX_COST_RETRIES. */
 #define TX_COST_COUNTERS(COLUMN)                                            \
     COLUMN(TX_COST_FULL, "full", "sent when", 0,                            \
            "The output queue had NETDEV_MAX_BURST packets.")                \
