@@ -32,8 +32,8 @@
 #define MARK_NS 5000000                 /* See cost_threads_mark(). */
 
 /* What is read of a thread: its CPU time, run delay and turns on a CPU each
- * time, the others each 10 s and for a command.  What the kernel has only
- * grows; read_thread() adds the latest, not yet counted part of a run delay. */
+ * time, the others each 10 s and for a command.  The kernel's only grow;
+ * read_thread() adds the part of a run delay that is not counted yet. */
 enum {
     CPU_NS,
     DELAY_NS,
