@@ -227,10 +227,9 @@ def slow(found: Stock) -> None:
 
 
 def ruleless(found: Stock) -> None:
-    found.more["dump-tables br0"] = {"0": 0, "1": 0}
+    found.more["dump-tables br0"] = {"0": 0, "1": 7}
     found.tables = [{
-        "Bridge": [{"name": "br0", "ports": "P1", "fail_mode": "secure",
-                    "controller": []}],
+        "Bridge": [{"name": "br0", "ports": "P1", "controller": []}],
         "Port": [{"_uuid": "P1", "interfaces": "I1"}],
         "Interface": [{"_uuid": "I1", "name": "p1",
                        "statistics": {"rx_packets": n}}]} for n in (5, 405)]
@@ -378,8 +377,9 @@ CASES = {
     "tunnel-unknown": (key, "300 packets a second from the tunnel's end "
                        "10.9.0.7 are dropped: their key is 200; port p1 has "
                        "100"),
-    "controllers-slave": (slave, "1,000 packets a second reach no controller: "
-                          "tcp:192.0.2.1 has made itself a slave"),
+    "packet-ins-unreceived": (slave, "1,000 packets a second reach no "
+                              "controller: tcp:192.0.2.1 has made itself a "
+                              "slave"),
     "rules-refused": (
         lambda s: refused(s, 5),
         "br0 refuses OpenFlow rules again and again (OFPFMFC_TABLE_FULL)"),
@@ -438,8 +438,8 @@ CASES = {
         s, {"statistics": {"tx_dropped": 5, "tx_packets": 10}},
         {"statistics": {"tx_dropped": 305, "tx_packets": 9710}}),
         "Port p1 has lost 300 packets (tx_dropped), 3.0% of those sent"),
-    "no-rules": (ruleless, "br0 drops all packets (400 while the doctor "
-                 "looked)"),
+    "no-rules": (ruleless, "br0 drops all packets (40 a second): its table 0 "
+                 "has no rule"),
     "pipeline-drops": (vanish, "90 packets a second are dropped: VLAN 5 p"),
     "upcalls-lost-kernel": (change("dpctl/show", lost=500, missed=520),
                             "has lost 500 upcalls (51.0%)"),
@@ -466,8 +466,8 @@ CASES = {
     "drop-action-tunnel-neigh-cache-miss": (
         neighbour, "no answer from 10.9.0.7 (to 10.1.1.9)"),
     "datapath-drop-meter": (meter, "a meter limits them (br0 meter 7)"),
-    **{counter.replace("_", "-"): (dropped(counter), "10 packets a second are "
-                                   "dropped: ") for counter in """
+    **{counter.replace("_", "-"): (dropped(counter), "10 packets a second ")
+       for counter in """
        drop_action_recursion_too_deep drop_action_tunnel_routing_failed
        conntrack_zone_full""".split()},
     "datapath-drop-lock-error": (
@@ -521,6 +521,87 @@ class TestRules(unittest.TestCase):
         log(found, "vconn|WARN|unix#7: version negotiation failed (we)")
         reconnect(found)
         self.assertIn("(End of file)", findings(found)[0]["sentence"])
+
+    def test_unreceived(self) -> None:
+        """Packets for a controller that there is not; those that match no
+        rule may be meant to be dropped."""
+        for rule, n in ("table 0 of br0, udp, priority 7", 1), (
+                "table 0 of br0, No match.", 0):
+            found = healthy()
+            count(found, connmgr_async_unsent=1219)
+            found.more["packet-ins"] = "p3", rule
+            told = findings(found)
+            self.assertEqual([f["sentence"] for f in told], [
+                "1,219 packets a second reach no controller: none is "
+                f"connected; most come from port p3 (rule: {rule})"] * n)
+
+    def test_down(self) -> None:
+        """A port that is down, or has no carrier, that a rule outputs to."""
+        for state, words in ("down", "p1 is down (ip link set p1 up), and"), (
+                "up", "p1 has no carrier, and a rule sends all packets of p"):
+            found = healthy()
+            interface(found, *({"admin_state": state, "link_state": "down",
+                                "statistics": {"tx_dropped": n}}
+                               for n in (5, 900)))
+            watch = Watch(Target("x"))
+            watch.stock = found
+            watch._dump = [stocktext.Flow(50, "p2", "", "p1"),
+                           stocktext.Flow(900, "p3", "", "p1"),
+                           stocktext.Flow(990, "p3", "", "p1,p2")]
+            watch._ask_unsent()
+            self.assertEqual(found.more["unsent"], ("p1", "p3"))
+            self.assertIn(f"Packets for port p1 are lost: {words}",
+                          findings(found)[0]["sentence"])
+
+    def test_bond(self) -> None:
+        """A bond without links that packets go to, if their MAC address is
+        known, or not."""
+        trace = 'bridge("br0")\n 0. priority 0\n    NORMAL\n     -> '
+        for actions, why, n in (
+                ("drop", "forwarding to learned port", 1),
+                ("p3", "forwarding to learned port", 0),
+                ("br0", "no learned MAC for destination, flooding", 1)):
+            watch = Watch(Target("x"))
+            watch.stock.tables = [{
+                "Bridge": [{"name": "br0", "ports": ["P"]}],
+                "Port": [{"_uuid": "P", "name": "bond0",
+                          "interfaces": ["I", "J"]}],
+                "Interface": [{"_uuid": uuid, "name": name,
+                               "link_state": "down"}
+                              for uuid, name in (("I", "p1"), ("J", "p2"))]}]
+            watch._dump = [stocktext.Flow(500, "p3", "eth(dst=02:", actions)]
+            with mock.patch.object(Watch, "_trace", lambda *_: trace + why):
+                watch._ask_bonds()
+            self.assertEqual(watch.stock.more["unused"],
+                             [("bond0", ["p1", "p2"])] * n)
+
+    def test_errors(self) -> None:
+        """Each error of a port, once."""
+        found = healthy()
+        found.tables = [{"Interface": [
+            {"name": f"p{i}", "error": f"could not open p{i} ({error})"}
+            for i, error in enumerate(["No such device", "File exists",
+                                       "No such device"], 1)]}]
+        (told,) = findings(found)
+        self.assertIn("(No such device) (1 more); port p2 could not be opened",
+                      told["sentence"])
+        self.assertRegex(told["advice"], "Create the device.* A tunnel with ")
+
+    def test_before(self) -> None:
+        """What the log has from before the window may be over."""
+        found = healthy()
+        mtu(found)
+        found.since += 5
+        self.assertIn("were lost just before the doctor looked",
+                      findings(found)[0]["sentence"])
+
+    def test_many_errors(self) -> None:
+        """Messages that are not suppressed, yet."""
+        for n in 9, 10:
+            found = healthy()
+            shaped(found)
+            log(found, *found.log.split("|", 2)[2].split("\n")[:1] * n)
+            self.assertEqual(len(findings(found)), n == 10)
 
     def test_chain(self) -> None:
         """An effect of an effect is told, too."""
@@ -732,6 +813,9 @@ class TestText(unittest.TestCase):
         self.assertEqual(stocktext.warning(
             "    drop\n -> no >> one\n >> skipping output to input port\n"
             " >> RSTP not in forwarding state, skipping output\n"), "")
+        self.assertEqual(stocktext.warning(
+            "    output:10\n     >> RSTP not in forwarding state, skipping "
+            "output\n"), "RSTP blocks port 10")
         self.assertEqual(stocktext.last_rule(trace),
                          "table 2 of br0, priority 5")
         self.assertEqual(stocktext.resubmitting_rule("no such bridge"), "")
@@ -900,8 +984,8 @@ class TestWatch(unittest.TestCase):
         server = Server(self.path, RECORDED["4.0.0"].get)
         self.addCleanup(server.socket.close)
         recording = Recording()
-        self.assertEqual(doctor.watch([Target(self.path)], 10, "5m",
-                                      recording), [])
+        (error,) = doctor.watch([Target(self.path)], 10, "5m", recording)
+        self.assertRegex(error, "the database at unix:/.*/db.sock can't be r")
         (found,) = recording.stock.values()
         self.assertIn("--last gives only rates of the last minute",
                       found.notes[-1])
@@ -914,6 +998,22 @@ class TestWatch(unittest.TestCase):
         self.assertEqual(processes.threads(0), {})
         self.assertEqual(processes.memory(0), 0)
         self.assertEqual(processes.log(0), ("", 0))
+
+    def test_remote(self) -> None:
+        """The database at another place, and by TCP."""
+        for words, remote in (
+                (["--pidfile", "tcp:127.0.0.1:6640,tcp:[::1]:6640"],
+                 "tcp:127.0.0.1:6640"), (["--pidfile"], "unix:db.sock")):
+            with mock.patch.object(processes, "_text", lambda path:
+                                   "\0".join(["ovs-vswitchd", *words])):
+                self.assertEqual(processes.database(1), remote)
+        self.assertEqual(processes.database(os.getpid()), "")
+        with socket.socket() as server:
+            server.bind(("127.0.0.1", 0))
+            server.listen()
+            Database(f"tcp:127.0.0.1:{server.getsockname()[1]}", 1).close()
+        with self.assertRaises(ValueError):
+            Database("ssl:127.0.0.1:6640", 1)
 
     def test_absent(self) -> None:
         watch = Watch(Target(self.path, 1))
@@ -1003,7 +1103,7 @@ class TestWatch(unittest.TestCase):
         server.bind(f"{self.directory}/db.sock")
         server.listen()
         ours.close()
-        database = Database(f"{self.directory}/db.sock", 2)
+        database = Database(f"unix:{self.directory}/db.sock", 2)
         self.addCleanup(database.close)
         connection, _ = server.accept()
         self.addCleanup(connection.close)
@@ -1068,8 +1168,8 @@ class TestWatch(unittest.TestCase):
             watch = Watch(Target(self.path, 1))
             with mock.patch.object(Database, "watch"), mock.patch.object(
                     Database, "read", return_value={}), mock.patch.object(
-                        processes, "uses", lambda pid, path:
-                        pid == os.getpid()), (
+                        processes, "database", lambda pid:
+                        "unix:db.sock" * (pid == os.getpid())), (
                             echo if answers else contextlib.nullcontext()):
                 watch.begin(False)
                 if before:
@@ -1079,7 +1179,8 @@ class TestWatch(unittest.TestCase):
                 watch.look(0)
                 found = watch.end()
             self.assertEqual(bool(found.no_database), not answers)
-            self.assertEqual(bool(found.notes), answers)
+            self.assertEqual(bool(watch.unread), answers)
+            self.assertIn(path if answers else "", watch.unread)
             if before:
                 os.unlink(path)
             os.unlink(self.path)

@@ -820,8 +820,8 @@ class Gone(Trouble):
 
 class Zone(Trouble):
     """One zone of connection tracking is full."""
-    culprit = (DROPPED + "a zone of connection tracking is full: zone 7 "
-               r"\(100 of 100\)")
+    culprit = (r"^[\d,]+ packets a second of new connections are not tracked, "
+               r"because a zone is full \(zone 7, 100 of 100\)")
     rules = ("udp,in_port=p3,actions=ct(commit,zone=7),output:p1",)
     flows = 5000
     commands = "appctl dpctl/ct-set-limits zone=7,limit=100",
@@ -870,8 +870,24 @@ class Tap(Trouble):
 
 class NoRules(Trouble):
     """Nobody has added rules to a bridge that is not to act on its own."""
-    culprit = r"^br0 drops all packets \([\d,]+ while the doctor looked\)"
+    culprit = (r"^br0 drops all packets \((\d{3}|1,0\d\d) a second\): its "
+               "table 0 has no rule")
     rules = ()
+
+
+class Deleted(NoRules):
+    """Somebody has deleted the rules of table 0 of an ordinary switch."""
+    rules = ("table=1,actions=drop",)
+    commands = "vsctl del-fail-mode br0", "ofctl del-flows br0 table=0"
+
+
+class Unheard(Trouble):
+    """A rule sends packets to a controller, too, and there is none."""
+    culprit = (r"^[\d,]+ packets a second reach no controller: none is "
+               r"connected; most come from port p3 \(rule: table 0 of br0, "
+               r"udp, priority 40000\)")
+    rules = ("priority=40000,udp,actions=output:p2,controller",)
+    senders = 2,
 
 
 class Vlan(Trouble):
@@ -1216,11 +1232,16 @@ class Cfm(Trouble):
 
 class AdminDown(Trouble):
     """Nobody has set the device of a port up."""
-    culprit = (r"^Packets for port p2 are lost: it is not set up .*, and a "
-               r"rule sends all of p1 there")
+    culprit = (r"^Packets for port p2 are lost: p2 (is down .*|has no carrier)"
+               ", and a rule sends all packets of p1 there")
     senders = 0, 2, 3
     commands = ("add_flows priority=40000,in_port=p1,actions=output:p2",
                 "ip 'link set p2 down'")
+
+
+class NoCarrier(AdminDown):
+    """A port that a rule sends packets to has no carrier."""
+    commands = AdminDown.commands[0], "ip 'link set p2-eth0 down'"
 
 
 class Slave(WithController):

@@ -99,7 +99,7 @@ def where_neighbour(stock: Stock) -> str:
 
 def where_zone(stock: Stock) -> str:
     zones: List[str] = stock.more.get("zones", [])
-    return f": {', '.join(zones[:3])}" if zones else ""
+    return f" ({'; '.join(zones[:3])})" if zones else ""
 
 
 def packet_in_sender(stock: Stock) -> str:

@@ -112,15 +112,24 @@ def read_file(text: str) -> Tuple[Dict[str, List[Dict[str, Any]]], str]:
 class Database:
     """A connection to ovsdb-server.  Raises OSError or ValueError."""
 
-    def __init__(self, path: str, timeout: float) -> None:
+    def __init__(self, remote: str, timeout: float) -> None:
         self.timeout = timeout
         self.changes: Counts[Tuple[str, str, str]] = Counter()
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(timeout)
         self._buffer = ""
         self._id = 0
+        kind, _, where = remote.partition(":")
+        if kind == "tcp":
+            host, _, port = where.rpartition(":")
+            self._socket = socket.create_connection(
+                (host.strip("[]"), int(port)), timeout)
+        elif kind == "unix":
+            self._socket = socket.socket(socket.AF_UNIX)
+        else:
+            raise ValueError("only unix: and tcp: are supported")
+        self._socket.settimeout(timeout)
         try:
-            self._socket.connect(path)
+            if kind == "unix":
+                self._socket.connect(where)
             self.server = processes.peer(self._socket)
         except OSError:
             self.close()

@@ -159,10 +159,10 @@ def watch(targets: Sequence[Target], seconds: float, last: str,
                                "troubles show without it only")
         if not each.failed or stock.threads:
             recording.stock[f"/{each.target.name}"] = stock
-    return [(each.failed or poller.failed).replace(
+    return [error.replace(
         "unknown option \"-last\"", f"{poller.target.name}: an older version, "
         "without \"-last\"") for each, poller in zip(watches, pollers)
-        if each.failed or poller.failed]
+        for error in (each.failed or poller.failed, each.unread) if error]
 
 
 def ask(watches: Sequence[Watch], pollers: Sequence[Poller],

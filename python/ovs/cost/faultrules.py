@@ -7,18 +7,33 @@ Rules are as in stockrules.py, which has those of load and limits.
 
 from __future__ import annotations
 
-from ovs.cost.blame import FEW, clients, resets, speakers, who
+from typing import Dict, List
+
+from ovs.cost.blame import (FEW, clients, packet_in_sender, resets, speakers,
+                            who)
 from ovs.cost.case import Case, Numbers, Rule
 from ovs.cost.stock import (OFTEN, SELDOM, UNREGISTERED, gain, has_pmd,
                             main_share, number)
 
+CREATE = ("Create the device, or correct the port's type and options; "
+          "`ovs-vsctl del-port PORT` if it is no longer used.")
 OTHER_ERRORS = {                # Of ports.
+    "File exists": "A tunnel with the same `options:remote_ip` and "
+    "`options:key` exists, maybe in another bridge: delete one, or give it "
+    "another key.",
     "Too many open files": "Raise the limit (`LimitNOFILE` of systemd, "
     "`prlimit`), or find out what has so many files open (`ls -l "
     "/proc/PID/fd`).",
     "No usable peer": "Patch ports join bridges of one datapath type: set "
     "`datapath_type` of both bridges to the same. The name of the other port "
     "may be wrong, too (`options:peer`)."}
+UNRECEIVED = (
+    "Slaves receive no packets: one of the controllers must ask for the role "
+    "master, or equal.",
+    "Start the controller, or remove the action `controller` from rules: each "
+    "packet with it is an upcall.")
+UNSENT_DOWN = ("Set the device up. If it is, and has no carrier, check the "
+               "cable and the other end.")
 
 
 def restarted(case: Case) -> Numbers:
@@ -34,20 +49,23 @@ def gone(case: Case) -> Numbers:
 
 
 def unopened(case: Case) -> Numbers:
-    bad = []
+    bad: Dict[str, List[str]] = {}      # By error.
     for rows in case.stock.rows("Interface").values():
         row = rows[-1]
         if isinstance(row.get("error"), str) and row["error"]:
-            bad.append((row["name"], "could not be opened: "
-                        + row["error"].rstrip(".")))
+            bad.setdefault(row["error"].replace(row["name"], ""), []).append(
+                f"{row['name']} could not be opened: "
+                + row["error"].rstrip("."))
         elif all(each.get("ifindex") == 0 and number(each.get("ofport")) > 0
                  and each.get("type") in ("", "system") for each in rows):
-            bad.append((row["name"], "has lost its device"))
+            bad.setdefault("", []).append(f"{row['name']} has lost its device")
     if bad:
-        yield {"share": 0.1, "name": bad[0][0], "error": bad[0][1],
-               "advice": next((advice for text, advice in OTHER_ERRORS.items()
-                               if text in bad[0][1]), ""),
-               "others": f" ({len(bad) - 1} more)" if bad[1:] else ""}
+        found = [each[0] + (f" ({len(each) - 1} more)" if each[1:] else "")
+                 for each in bad.values()]
+        yield {"share": 0.1, "error": "; port ".join(found), "advice":
+               " ".join(dict.fromkeys(next((
+                   advice for text, advice in OTHER_ERRORS.items()
+                   if text in error), CREATE) for error in found))}
 
 
 def link_flaps(case: Case) -> Numbers:
@@ -105,9 +123,11 @@ def no_cpu(case: Case) -> Numbers:
 
 
 def too_large(case: Case) -> Numbers:
-    ports = case.stock.unsent("Message too long")
+    now, ports = (case.stock.unsent("Message too long", s)
+                  for s in (0, OFTEN))
     if ports:
-        yield {"share": 0.5, "name": max(ports, key=ports.count)}
+        yield {"share": 0.5, "name": max(ports, key=ports.count), "when": (
+            "are lost" if now else "were lost just before the doctor looked")}
 
 
 def disconnected(case: Case) -> Numbers:
@@ -144,9 +164,13 @@ def no_rules(case: Case) -> Numbers:
     for bridge, tables in stock.of("dump-tables"):
         packets = sum(gain(rows, "statistics", "rx_packets")
                       for rows in stock.interfaces(bridge) if rows[1:])
-        if tables and not any(tables.values()) and packets >= FEW and (
-                stock.without_rules(bridge)):
-            yield {"share": 1.0, "name": bridge, "n": packets}
+        if tables.get("0") == 0 and packets >= FEW and (
+                not stock.bridge(bridge).get("controller")):
+            # The database is late, but others count for all bridges.
+            yield {"share": 1.0, "name": bridge, "rate": (
+                not stock.latest("Bridge")[1:] and max(map(stock.rate, (
+                    "drop_action_of_pipeline", "connmgr_async_unsent")))
+                or packets / (stock.seconds or 1))}
 
 
 def carries_nothing(case: Case) -> Numbers:
@@ -156,17 +180,20 @@ def carries_nothing(case: Case) -> Numbers:
 
 def unsent(case: Case) -> Numbers:
     stock = case.stock
-    down = [row["name"] for row in stock.latest("Interface")
-            if row.get("admin_state") == "down"]
     port, sender = stock.more.get("unsent", ("", ""))
-    if port in down:
-        yield {"share": 1.0, "name": port, "why": "it is not set up (ip link "
-               f"set {port} up), and a rule sends all of {sender} there"}
+    for row in stock.latest("Interface") if port else ():
+        down = row.get("admin_state") == "down"
+        if row["name"] == port and (down or row.get("link_state") == "down"):
+            yield {"share": 1.0, "name": port, "advice": UNSENT_DOWN,
+                   "why": (f"{port} is down (ip link set {port} up)" if down
+                           else f"{port} has no carrier") + ", and a rule "
+                   f"sends all packets of {sender} there"}
     slow = stock.unsent("Resource temporarily unavailable")
     # All ports share a socket, which packets for one of them may fill.
     shaped = [row for row in stock.latest("Port") if row.get("qos")]
     for row in shaped if slow and (
-            stock.suppressed("netdev_linux") >= FEW) else ():
+            len(slow) >= FEW or stock.suppressed("netdev_linux") >= FEW
+            ) else ():
         for rows in stock.referred([row], "qos", "QoS"):
             rate = rows[-1].get("other_config", {}).get("max-rate", "unknown")
             yield {"share": 0.5 + 0.1 * (row["name"] in slow),
@@ -195,13 +222,20 @@ def unknown_tunnel(case: Case) -> Numbers:
                "key": int(key, 0)}
 
 
-def slaves(case: Case) -> Numbers:
+def unreceived(case: Case) -> Numbers:
     rate = case.stock.rate("connmgr_async_unsent")
     up = [row for row in case.stock.latest("Controller")
           if row.get("is_connected") is True]
-    if rate >= 1 and up and all(row.get("role") == "slave" for row in up):
-        yield {"share": 1.0, "rate": rate, "targets": ", ".join(
-            str(row.get("target")) for row in up[:3])}
+    _, rule = case.stock.more.get("packet-ins", ("", ""))
+    if rate < (1 if up else FEW) or any(
+            row.get("role") != "slave" for row in up) or (
+                # It may be meant that packets match no rule.
+                not up and "priority" not in rule):
+        return
+    yield {"share": 1.0, "rate": rate, "advice": UNRECEIVED[not up], "why": (
+        ", ".join(str(row.get("target")) for row in up[:3]) + " has made "
+        "itself a slave, and there is no other" if up else "none is connected"
+        ) + packet_in_sender(case.stock)}
 
 
 def refused_rules(case: Case) -> Numbers:
@@ -276,9 +310,7 @@ FAULT_RULES = (
          gone, causes="main-busy, main-stalls, main-loop-stalled"),
     Rule("port-error", "warning", "a port carries nothing: it could not be "
          "opened", "ovs-vsctl show",
-         "Create the device, or correct the port's type and options; "
-         "`ovs-vsctl del-port PORT` if it is no longer used.",
-         "Port {name} {error}{others}", unopened),
+         CREATE, "Port {error}", unopened),
     Rule("link-flaps", "warning", "a link goes down and up", "coverage/show",
          "Check cable, transceiver and the other side; `ip monitor link` "
          "shows each change, and `ethtool -S` errors.",
@@ -310,17 +342,16 @@ FAULT_RULES = (
          "a port", "ovs-vsctl list Interface",
          "Raise the MTU (`mtu_request` of the Interface), or lower "
          "the MTU of the ports that send such packets.",
-         "Packets that are larger than the MTU of port {name} are lost",
+         "Packets that are larger than the MTU of port {name} {when}",
          too_large),
     Rule("no-rules", "critical", "a bridge drops everything: it has no "
          "OpenFlow rules", "ovs-vsctl list Bridge",
-         "With `fail_mode: secure`, only a controller or `ovs-ofctl` adds "
-         "rules, and a restart of `ovs-vswitchd` deletes them. Start what "
-         "adds them, or for an ordinary switch: `ovs-vsctl del-fail-mode "
-         "BRIDGE`.",
-         "{name} drops all packets ({n:,} while the doctor looked): it has no "
-         "OpenFlow rules and no controller, and its fail_mode is secure",
-         no_rules),
+         "`ovs-ofctl del-flows` deletes all rules, and with `fail_mode: "
+         "secure`, a restart of `ovs-vswitchd` does. Start what adds them, or "
+         "for an ordinary switch: `ovs-vsctl del-fail-mode BRIDGE`, and "
+         "`ovs-ofctl add-flow BRIDGE actions=NORMAL`.",
+         "{name} drops all packets ({rate:,.0f} a second): its table 0 has no "
+         "rule", no_rules, causes="packet-ins-unreceived"),
     Rule("controller-absent", "warning", "new connections fail, because a "
          "bridge has no controller", "ofproto/list",
          "Check that the controller runs and listens at that address. "
@@ -328,7 +359,7 @@ FAULT_RULES = (
          "OpenFlow differ, set `protocols` of the bridge. If there is no "
          "controller any more: `ovs-vsctl del-controller BRIDGE`.",
          "{name} has no connection to its controller, {targets}: {what}",
-         disconnected),
+         disconnected, causes="packet-ins-unreceived"),
     Rule("bfd-flaps", "warning", "", "bfd/show",
          "Packets are lost on the way, or one side sends them too late: check "
          "whether a thread is starved or stalled, and raise `bfd:min_rx`.",
@@ -340,8 +371,8 @@ FAULT_RULES = (
          carries_nothing),
     Rule("packets-unsent", "warning", "a port sends nothing, or little",
          "ovs-vsctl list Interface, qos/show PORT",
-         "Set the device up, raise the rate of the QoS, or send less. The "
-         "port's statistics do not count these packets.",
+         "Raise the rate of the QoS, or send less. The port's statistics do "
+         "not count these packets.",
          "Packets for port {name} are lost: {why}", unsent),
     Rule("tunnel-unknown", "critical", "a tunnel receives nothing: its key "
          "differs", "ovs-vsctl list Interface, tnl/ports/show",
@@ -350,12 +381,11 @@ FAULT_RULES = (
          "{rate:,.0f} packets a second from the tunnel's end {source} are "
          "dropped: their key is {key}; {ports}", unknown_tunnel,
          causes="upcalls-lost, upcalls-lost-kernel"),
-    Rule("controllers-slave", "critical", "new connections fail, because no "
-         "controller is master", "ofproto/list",
-         "Slaves receive no packets. One of the controllers must ask for the "
-         "role master, or equal: see its log.",
-         "{rate:,.0f} packets a second reach no controller: {targets} has "
-         "made itself a slave, and there is no other", slaves),
+    Rule("packet-ins-unreceived", "critical", "new connections fail, because "
+         "no controller is connected, or none is master", "ofproto/list",
+         " ".join(UNRECEIVED),
+         "{rate:,.0f} packets a second reach no controller: {why}",
+         unreceived, causes="main-busy, threads-busy"),
     Rule("rules-refused", "warning", "OpenFlow rules are missing: Open "
          "vSwitch refuses them", "ofproto/list",
          "The log has each error. TABLE_FULL: raise `flow_limit` in the table "

@@ -65,12 +65,14 @@ def halted(pid: int) -> str:
             "D": "it waits in the kernel"}.get(fields[0], "") if fields else ""
 
 
-def uses(pid: int, path: str) -> bool:
-    """Returns true if the database of an ovs-vswitchd is at 'path'."""
-    remotes = [word for word in _text(f"/proc/{pid}/cmdline").split("\0")[1:]
-               if re.match(r"(unix|tcp|ssl|p\w+):", word)]
-    return remotes in ([], [f"unix:{path}"]) and _text(
-        f"/proc/{pid}/comm").startswith("ovs-vswitchd")
+def database(pid: int) -> str:
+    """Returns where the database of an ovs-vswitchd is, such as
+    "unix:db.sock", or "" if the process is none."""
+    if not _text(f"/proc/{pid}/comm").startswith("ovs-vswitchd"):
+        return ""
+    words = _text(f"/proc/{pid}/cmdline").split("\0")[1:]
+    return next((word.split(",")[0] for word in words
+                 if re.match(r"(unix|tcp|ssl|p\w+):", word)), "unix:db.sock")
 
 
 def memory(pid: int) -> int:

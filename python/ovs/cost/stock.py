@@ -200,10 +200,10 @@ class Stock:
                             r"(\S+) to quiesce")
         return found[-1] if found else ""
 
-    def unsent(self, error: str) -> List[str]:
+    def unsent(self, error: str, before: float = OFTEN) -> List[str]:
         """Returns the ports that could not send packets, for that reason."""
         return self.logged(r"netdev_linux(?:\(\S+\))?\|WARN\|error sending "
-                           rf"Ethernet packet on (.*): {error}", OFTEN)
+                           rf"Ethernet packet on (.*): {error}", before)
 
     def suppressed(self, module: str) -> float:
         """Returns how many messages of a module are not logged in a second,
@@ -248,13 +248,6 @@ class Stock:
         """Returns the row of a bridge, or {}."""
         return next((row for row in self.latest("Bridge")
                      if row.get("name") == name), {})
-
-    def without_rules(self, bridge: str) -> bool:
-        """Returns true if a bridge has no rules but those that are added, and
-        no controller that adds them."""
-        row = self.bridge(bridge)
-        return (row.get("fail_mode") == "secure"
-                and not row.get("controller"))
 
     def flows(self) -> int:
         """Returns how many flows all datapaths have."""
@@ -329,6 +322,8 @@ class Watch:
         self.target = target
         self.stock = Stock()
         self.failed = ""
+        self.unread = ""                # Why the database can't be read.
+        self._remote = ""               # Of the database.
         self._bridges: List[str] = []
         self._database: Optional[Database] = None
         self._lost: Optional[Exception] = None      # Why it is not there.
@@ -370,9 +365,6 @@ class Watch:
             if self._database:
                 self.stock.tables.append(self._database.read())
 
-    def _path(self) -> str:
-        return os.path.join(self._directory, "db.sock")
-
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
         """Closes the connection to the database after an error."""
@@ -388,15 +380,17 @@ class Watch:
         """Says why there is no database any more: ovsdb-server is gone, or
         hangs, if it does not answer over another connection, either."""
         try:
-            with contextlib.closing(Database(self._path(), 2)) as database:
+            with contextlib.closing(Database(self._remote, 2)) as database:
                 database.echo()
         except (OSError, ValueError) as e:
             if isinstance(e, (ConnectionError, FileNotFoundError,
                               socket.timeout)) and (
-                    processes.uses(pid, self._path())):
+                    processes.database(pid)) and (
+                    self._remote.startswith("unix:")):
                 self.stock.no_database = str(e)
                 return
-        self.stock.notes.append(f"the database can't be read: {error}")
+        self.unread = (f"{self.target.name}: the database at {self._remote} "
+                       f"can't be read: {error}")
 
     def begin(self, once: bool) -> None:
         """Begins the window, or if 'once', prepares for one moment only."""
@@ -406,8 +400,16 @@ class Watch:
         except TargetError as e:
             self.failed = str(e)
             return
+        self._remote = processes.database(self._pid()) or "unix:db.sock"
+        if self._remote.startswith("unix:"):
+            path, usual = (os.path.join(self._directory, name)
+                           for name in (self._remote[5:], "db.sock"))
+            # In a container, it may have another path.
+            self._remote = "unix:" + (
+                usual if os.path.exists(usual) and not os.path.exists(path)
+                else path)
         with self._failing():
-            self._database = Database(self._path(), self.target.timeout / 2)
+            self._database = Database(self._remote, self.target.timeout / 2)
             self._server = self._database.server
             if not once:
                 self._database.watch()
@@ -621,7 +623,9 @@ class Watch:
 
     def _ask_tables(self, bridge: str) -> None:
         """How many rules does each table have?"""
-        if growth(self.stock) > 0 or self.stock.without_rules(bridge):
+        # A controller may handle what matches no rule.
+        if growth(self.stock) > 0 or not self.stock.bridge(bridge).get(
+                "controller"):
             self.stock.more[f"dump-tables {bridge}"] = stocktext.tables(
                 self._ofctl(bridge, "dump-tables"))
 
@@ -696,7 +700,11 @@ class Watch:
     def _ask_unsent(self) -> None:
         """Which port that is down do rules send packets to, and no other, and
         from which port?"""
-        for port in set(self.stock.unsent("Network is down")):
+        for port in {*self.stock.unsent("Network is down"), *(
+                rows[-1]["name"] for rows in self.stock.rows(
+                    "Interface").values()
+                if rows[-1].get("link_state") == "down" and rows[1:]
+                and gain(rows, "statistics", "tx_dropped") >= 10)}:
             for flow in self._flows(rf"^{re.escape(port)}$")[:1]:
                 if flow.packets >= 100:
                     self.stock.more["unsent"] = port, flow.port
@@ -711,8 +719,6 @@ class Watch:
     def _ask_bonds(self) -> None:
         """Which bonds have no link, though packets go there?"""
         stock = self.stock
-        if stock.rate("drop_action_of_pipeline") < 10:
-            return
         bonds = [(port["name"], [rows[-1]["name"] for rows in members])
                  for port in stock.latest("Port")
                  if isinstance(port.get("interfaces"), list)
@@ -721,10 +727,16 @@ class Watch:
                  if members[1:] and all(row.get("link_state") == "down"
                                         for rows in members for row in rows)]
         used = set()
-        for bridge in self._bridges if bonds else ():
-            ports = {port for port, _, _ in self._fdb(bridge)}
-            used |= {rows[-1]["name"] for rows in stock.interfaces(bridge)
-                     if str(rows[-1].get("ofport")) in ports}
+        flows = [flow for flow in self._flows("") if flow.packets >= 100
+                 and not flow.to_group()] if bonds else []
+        for flow in flows[:N_TRACES]:
+            # Their destination is there, or nobody knows where.
+            trace = self._trace(flow.match)
+            if re.search("no learned MAC for destination, flooding$" + (
+                    "|forwarding to learned port$" if flow.actions == "drop"
+                    else ""), trace, re.MULTILINE):
+                used |= {rows[-1]["name"] for rows in stock.interfaces(
+                    stocktext.last_bridge(trace))}
         stock.more["unused"] = [bond for bond in bonds
                                 if used.intersection(bond[1])]
 
@@ -781,6 +793,7 @@ class Watch:
         stock = self.stock
         if not (stock.rate("rconn_overflow") >= 1
                 or stock.rate("packet_in_overflow") >= 1
+                or stock.rate("connmgr_async_unsent") >= 1
                 or any(n for n, _, _ in stock.packet_ins())):
             return
         flows = self._flows(r"\bcontroller\(reason")

@@ -461,10 +461,8 @@ STOCK_RULES = (
     Rule("slow-path", "warning", "packets take the slow path",
          "dpctl/dump-flows --names, ofproto/trace DATAPATH FLOW, "
          "upcall/cost-show -class slow-path",
-         "Each packet of such a flow is an upcall. Reason `controller`: the "
-         "rule sends packets to a controller; send it the first packet of a "
-         "connection only. `action`: the rule has an action that the datapath "
-         "cannot execute; replace it.",
+         "Each packet of such a flow is an upcall. Reason `action`: the rule "
+         "has an action that the datapath cannot execute; replace it.",
          "{rate:,.0f} packets a second take the slow path{who}", slow,
          causes="main-busy, threads-busy"),
     Rule("packet-ins-dropped", "warning", "a controller does not receive all "
@@ -481,6 +479,13 @@ STOCK_RULES = (
          "many connections.",
          "Connection tracking is full: {n:,} of {limit:,} connections{lost}",
          connections),
+    Rule("conntrack-zone-full", "critical", "replies do not match `+est`: a "
+         "zone of connection tracking is full", "dpctl/ct-get-limits",
+         "Raise the limit (`dpctl/ct-set-limits`), or find out who opens so "
+         "many connections.",
+         "{rate:,.0f} packets a second of new connections are not tracked, "
+         "because a zone is full{who}: they go on with ct_state +new, and "
+         "replies do not match +est", dropped("conntrack_zone_full")),
     Rule("mac-moves", "warning", "packets arrive several times, or at the "
          "wrong port: a loop, or a duplicate MAC address",
          "fdb/stats-show BRIDGE, fdb/show BRIDGE",
@@ -543,8 +548,6 @@ STOCK_RULES = (
          "connection tracking finds wrong checksums", "dpctl/dump-flows",
          "Their sender, or what emulates its NIC, leaves checksums to "
          "hardware that is not there: `ethtool -K DEVICE tx off`."),
-        ("conntrack_zone_full", "", "a zone of connection tracking is full",
-         "dpctl/ct-get-limits", "Raise the limit (`dpctl/ct-set-limits`)."),
         ("rconn_overflow", "a controller, or `ovs-ofctl monitor`, does not "
          "receive all packets", "a controller or \"ovs-ofctl monitor\" does "
          "not read fast enough", "ofproto/list, memory/show",

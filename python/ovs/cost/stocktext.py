@@ -197,7 +197,7 @@ def fragments(text: str, unknown: Unknown) -> Dict[str, int]:
 
 def zones(text: str) -> List[str]:
     """Returns the zones of dpctl/ct-get-limits that are full, as text."""
-    return [f"zone {m[1]} ({int(m[3]):,} of {int(m[2]):,})"
+    return [f"zone {m[1]}, {int(m[3]):,} of {int(m[2]):,}"
             for m in re.finditer(
                 r"zone=(\d+),limit=(\d{1,20}),count=(\d{1,20})", text)
             if int(m[3]) >= int(m[2]) > 0]
@@ -255,7 +255,12 @@ def last_rule(trace: str) -> str:
 
 def warning(trace: str) -> str:
     """Returns the first warning of ofproto/trace, or "".  What is meant to be
-    is none, such as a port that a spanning tree blocks."""
+    is none, such as a port that a spanning tree blocks, unless a rule outputs
+    there."""
+    match = re.search(r"^ *output:(\d+)\n *>> (R?STP) not in forwarding",
+                      trace, re.MULTILINE)
+    if match:
+        return f"{match[2]} blocks port {match[1]}"
     match = re.search(
         r"^ *(?:-> (?P<dead>no live bucket)"
         r"|>>(?:>>)? (?!.*(?:skipping |TTL exception))(?:dropping )?"
