@@ -367,9 +367,10 @@ class TestDoctor(base.InTemporary):         # type: ignore
         server = self.serve(switch)
         live = ["doctor", "-i", "0.1", "-t", self.sock]
         switch.start_us -= 10 ** 6
-        no_database = (f"ovs-cost: {self.sock}: the database can't be read: "
-                       "[Errno 2] No such file or directory\n")
-        self.assertEqual(self.run_main(*live), (0, "", no_database))
+        no_database = (
+            f"ovs-cost: {self.sock}: the database at unix:{os.getcwd()}/"
+            "db.sock can't be read: [Errno 2] No such file or directory\n")
+        self.assertEqual(self.run_main(*live), (2, "", no_database))
         switch.well = False
         reply = json.loads(self.output(*live, "--json", status=1))
         self.assertEqual(reply["findings"][0]["rule"], "starved")
@@ -377,7 +378,7 @@ class TestDoctor(base.InTemporary):         # type: ignore
         switch.well = True
         switch.tops = {"upcall port": top_rows(9000, 500, 500)}
         press(switch)
-        self.assertEqual(self.run_main(*live), (0, "", no_database))
+        self.assertEqual(self.run_main(*live), (2, "", no_database))
         server.commands.clear()
         out = self.output(*live, "--last", "5m", status=1)
         self.assertEqual(out.splitlines()[0], "Port p1 causes most upcalls: "
@@ -430,8 +431,8 @@ class TestDoctor(base.InTemporary):         # type: ignore
         with contextlib.redirect_stderr(io.StringIO()) as err:
             self.assertEqual(doctor.run(got, [], False), 0)
         self.assertEqual(err.getvalue(), f"ovs-cost: {SOURCE}: accounting is "
-                         "off, so this has only what any Open vSwitch "
-                         "shows\n")
+                         "off (other_config:cost-accounting), so this has "
+                         "only what any Open vSwitch shows\n")
 
     def test_links(self) -> None:
         """The sections that rules name exist."""

@@ -1013,6 +1013,14 @@ class TestTarget(InTemporary):
         with mock.patch("ovs.cost.target.RUNDIR", os.getcwd()), (
                 self.assertRaisesRegex(TargetError, "it has no number")):
             Target("d").command("x")
+        Path("d.pid").write_text("99999999\n")
+        with mock.patch("ovs.cost.target.RUNDIR", os.getcwd()), (
+                self.assertRaisesRegex(TargetError, "d.pid is stale")):
+            Target("d").command("x")
+        with mock.patch.object(Target, "_transact", side_effect=CommandError(
+                "unknown method")), self.assertRaisesRegex(
+                    TargetError, "this is the socket of a database"):
+            Target(self.sock).command("x")
         self.server.hang = True
         with self.assertRaisesRegex(TargetError, "no reply|closed"):
             Target(self.sock, 0.2).command("upcall/cost-show")
@@ -1388,6 +1396,8 @@ class TestTop(InTemporary):
         view = top.View(model.REPORTS)
         self.assertTrue(top.screen(watch, view, 40, 10)[1].startswith(
             "pmd-c01/id:<9> is starved: for"))
+        watch.findings, watch.off = [], ["x: accounting is off"]
+        self.assertEqual(watch.verdict, "x: accounting is off")
         gone = top.Watch([Target("/gone")], model.REPORTS, 20)
         gone.poll()
         gone.poll()

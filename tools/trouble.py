@@ -965,7 +965,8 @@ class TooDeep(Trouble):
 
 class NoRoute(Trouble):
     """There is no route to the remote end of a tunnel."""
-    culprit = DROPPED + "there is no route to the remote end of a tunnel"
+    culprit = (DROPPED + "there is no route to the remote end of a tunnel "
+               r"\(10\.1\.1\.9 of port vx\)")
     rules = ()
     commands = ("port vx type=vxlan options:remote_ip=10.1.1.9",
                 "add_flows actions=output:vx")
@@ -1255,7 +1256,7 @@ class Slave(WithController):
 class TableFull(Trouble):
     """A table has as many rules as it may, and new ones are refused."""
     culprit = (r"^br0 refuses OpenFlow rules again and again \(OFPFMFC_TABLE_"
-               r"FULL\), by .*flow-mods\.py \(pid \d+\)")
+               r"FULL\): they come from .*flow-mods\.py \(pid \d+\)")
     commands = ("vsctl --id=@f create flow_table flow_limit=1 -- "
                 "set bridge br0 flow_tables:0=@f",
                 "program flow-mods 0")      # Adds only.

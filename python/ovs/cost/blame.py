@@ -97,9 +97,10 @@ def where_neighbour(stock: Stock) -> str:
         for end, hop in silent[:3]) if silent else ""
 
 
-def where_zone(stock: Stock) -> str:
-    zones: List[str] = stock.more.get("zones", [])
-    return f" ({'; '.join(zones[:3])})" if zones else ""
+def where(key: str) -> Callable[[Stock], str]:
+    """Returns a function that lists what 'more' has."""
+    return lambda stock: (f" ({'; '.join(stock.more[key][:3])})"
+                          if stock.more.get(key) else "")
 
 
 def packet_in_sender(stock: Stock) -> str:
@@ -183,7 +184,8 @@ WHERE: Dict[str, Callable[[Stock], str]] = {
     "drop_action_too_many_resubmit": where_resubmits,
     "drop_action_recursion_too_deep": where_resubmits,
     "datapath_drop_meter": where_meter,
-    "conntrack_zone_full": where_zone,
+    "conntrack_zone_full": where("zones"),
+    "drop_action_tunnel_routing_failed": where("unrouted"),
     "conntrack_l4csum_err": lambda stock: (
         f"; most come from port {stock.more['invalid']}"
         if "invalid" in stock.more else ""),

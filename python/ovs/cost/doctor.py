@@ -159,10 +159,10 @@ def watch(targets: Sequence[Target], seconds: float, last: str,
                                "troubles show without it only")
         if not each.failed or stock.threads:
             recording.stock[f"/{each.target.name}"] = stock
-    return [error.replace(
+    return [(each.failed or poller.failed).replace(
         "unknown option \"-last\"", f"{poller.target.name}: an older version, "
         "without \"-last\"") for each, poller in zip(watches, pollers)
-        for error in (each.failed or poller.failed, each.unread) if error]
+        if each.failed or poller.failed]
 
 
 def ask(watches: Sequence[Watch], pollers: Sequence[Poller],
@@ -212,14 +212,20 @@ def without(recording: Recording) -> str:
             "or command.") if versions else ""
 
 
+def off(recording: Recording) -> List[str]:
+    """Returns what to say of targets whose accounting is off."""
+    return sorted({f"{source.strip('/')}: accounting is off "
+                   "(other_config:cost-accounting)"
+                   for (source, _), replies in recording.replies.items()
+                   if not replies[-1].sample_interval})
+
+
 def run(recording: Recording, errors: List[str], as_json: bool) -> int:
     """Prints what is wrong, worst first.  Returns the exit status."""
     found = findings(recording)
-    off = sorted({f"{source.strip('/')}: accounting is off, so this has only "
-                  "what any Open vSwitch shows"
-                  for (source, _), replies in recording.replies.items()
-                  if not replies[-1].sample_interval})
-    for error in errors + off + [
+    for error in errors + [
+            f"{line}, so this has only what any Open vSwitch shows"
+            for line in off(recording)] + [
             f"{source[source.startswith('/'):]}: {note}" for source, stock
             in recording.stock.items() for note in stock.notes]:
         warn(error)
@@ -236,6 +242,7 @@ def run(recording: Recording, errors: List[str], as_json: bool) -> int:
                 stock.notes for stock in recording.stock.values())) and (
                     sources and sys.stderr.isatty()):
             print("nothing is wrong, as far as the doctor can see. "
-                  + without(recording), file=sys.stderr)
+                  f"{without(recording)}".strip(), file=sys.stderr)
     return 2 if errors or not (recording.replies or recording.stock) \
-        else 1 if found else 0
+        else 1 if found else 2 * any(
+            stock.unread for stock in recording.stock.values())

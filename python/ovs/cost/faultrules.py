@@ -246,7 +246,8 @@ def refused_rules(case: Case) -> Numbers:
     if found[2:] and latest and len(latest) < len(found):
         bridge, error = latest[-1]
         yield {"share": 0.5, "name": bridge, "error": error,
-               "who": speakers(case, "_MOD")}
+               "who": speakers(case, "_MOD").replace(f" to {bridge}", "")
+               .replace(", by ", ": they come from ", 1)}
 
 
 def without_nat(case: Case) -> Numbers:

@@ -189,7 +189,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("-a", "--all", action="store_true",
                      help="also show numbers that have not changed")
     sub.add_argument("--fail-if", type=limit, action="append", default=[],
-                     metavar="METRIC:[KIND/]STAGE:+N%%",
+                     metavar="METRIC:[KIND/]STAGE:+N%",
                      help="exit with status 1 if there is such a change and "
                      "it is not noise, for instance mean:total:+5%%")
 

@@ -100,6 +100,7 @@ class Stock:
         self.clients: Optional[processes.Clients] = None
         self.kernel: Optional[rtnetlink.Changes] = None
         self.no_database = ""           # Why ovsdb-server is not there.
+        self.unread = False             # The database can't be read.
         self.log = ""
         self.logs = 0                   # Bytes that were logged.
         self.since = 0.0                # When it began.
@@ -322,7 +323,6 @@ class Watch:
         self.target = target
         self.stock = Stock()
         self.failed = ""
-        self.unread = ""                # Why the database can't be read.
         self._remote = ""               # Of the database.
         self._bridges: List[str] = []
         self._database: Optional[Database] = None
@@ -389,8 +389,9 @@ class Watch:
                     self._remote.startswith("unix:")):
                 self.stock.no_database = str(e)
                 return
-        self.unread = (f"{self.target.name}: the database at {self._remote} "
-                       f"can't be read: {error}")
+        self.stock.unread = True
+        self.stock.notes.append(f"the database at {self._remote} can't be "
+                                f"read: {error}")
 
     def begin(self, once: bool) -> None:
         """Begins the window, or if 'once', prepares for one moment only."""
@@ -741,20 +742,25 @@ class Watch:
                                 if used.intersection(bond[1])]
 
     def _ask_neighbours(self) -> None:
-        """Which next hop of a tunnel has no MAC address?"""
+        """Which next hop of a tunnel has no MAC address, or no route?"""
         stock = self.stock
         # Before 4.0, they are among the packets that rules drop.
         misses = stock.rate(MISSES) or sum(
             rate for rate, why, _ in stock.more["dropped"] if MISS in why)
-        if misses <= 1:
+        if max(misses, stock.rate("drop_action_tunnel_routing_failed")) <= 1:
             return
-        ends = {row.get("options", {}).get("remote_ip", "")
+        ends = {row.get("options", {}).get("remote_ip", ""): row["name"]
                 for row in stock.latest("Interface")}
-        hops = {end: stocktext.next_hop(self._text("ovs/route/lookup", end))
-                or end for end in sorted(ends)[:100] if end[:1].isdigit()}
+        routes = {end: self._text("ovs/route/lookup", end)
+                  for end in sorted(ends)[:100] if end[:1].isdigit()}
+        hops = {end: stocktext.next_hop(route) or end
+                for end, route in routes.items() if route}
         known = stock.last.get("tnl/neigh/show", [])
         stock.more["silent"] = [(end, hop) for end, hop in hops.items()
                                 if hop not in known]
+        stock.more["unrouted"] = [f"{end} of port {ends[end]}"
+                                  for end, route in routes.items()
+                                  if not route]
         stock.more[MISSES] = misses
 
     def _ask_resubmits(self) -> None:

@@ -20,6 +20,18 @@ HALF = 0.5                      # Of a CPU, by one thread.
 FULL = 0.9                      # Of a limit, or of a PMD thread.
 FAILED = ("Upcalls fail while bridges or ports change, or if a packet can't "
           "be translated. The log has the reason.")
+VANISHED = {                    # By words of ofproto/trace.
+    "VLAN": "Correct the port (`tag`, `trunks`, `vlan_mode`) or the sender.",
+    "mirror": "The output port of a mirror takes no packets.",
+    "bucket": "Set the group's ports up, or give it another bucket.",
+    "STP": "Spanning tree blocks the port: have the rule output to another."}
+TRACE = ("`ovs-appctl ofproto/trace`, with the flow from `dpctl/dump-flows`, "
+         "shows the packets' way.")
+SENT = ("`tx_dropped`: whoever is behind the port (a virtual machine, a "
+        "program, a NIC's queue) does not take its packets fast enough, or "
+        "at all.")
+RECEIVED = ("`rx_errors`: check cable and transceiver; `ethtool -S` has more "
+            "counters.")
 
 
 def evicted(case: Case) -> Numbers:
@@ -281,14 +293,18 @@ def port_drops(case: Case) -> Numbers:
                         if row["name"] == lost["name"] and way == "tx"]
                 qos = [each[-1].get("type") for each
                        in case.stock.referred(port, "qos", "QoS")]
-                yield dict(lost, way=done, what=what + (
+                yield dict(lost, way=done, advice={
+                    "tx_dropped": SENT}.get(what, RECEIVED), what=what + (
                     f", by its QoS ({qos[0]})?" if qos else ""))
 
 
 def pipeline_drops(case: Case) -> Numbers:
     for rate, why, rule in case.stock.more.get("dropped", ()):
         if rate >= FEW and MISS not in why:
-            yield {"share": 0.5, "rate": rate, "why": why, "name": rule}
+            yield {"share": 0.5, "rate": rate, "why": why, "name": rule,
+                   "advice": " ".join((next(
+                       (advice for word, advice in VANISHED.items()
+                        if word in why), "Correct the rule."), TRACE))}
 
 
 def lost_upcalls(case: Case) -> Numbers:
@@ -433,19 +449,13 @@ STOCK_RULES = (
          "received", missed),
     Rule("port-drops", "warning", "packets are lost at a port",
          "ovs-vsctl list Interface, tx/cost-show",
-         "`tx_dropped`: whoever is behind the port (a virtual machine, a "
-         "program, a NIC's queue) does not take its packets fast enough, or "
-         "at all. `rx_errors`: check cable and transceiver; `ethtool -S` has "
-         "more counters.",
+         f"{SENT} {RECEIVED}",
          "Port {name} has lost {n:,} packets ({what}), {share:.1%} of those "
          "{way}", port_drops),
     Rule("pipeline-drops", "warning", "packets vanish in a bridge",
          "coverage/show, dpctl/dump-flows, ofproto/trace",
-         "Correct the port (`tag`, `trunks`, `vlan_mode`), the group or the "
-         "rule. The output port of a mirror takes no packets. "
-         "`ovs-appctl ofproto/trace`, with the flow from `dpctl/dump-flows`, "
-         "shows the packets' way. Rules that only say `drop` are not "
-         "reported.",
+         " ".join((*VANISHED.values(), TRACE, "Rules that only say `drop` are "
+                   "not reported.")),
          "{rate:,.0f} packets a second are dropped: {why} ({name})",
          pipeline_drops),
     Rule("upcalls-lost-kernel", "critical", "", "dpctl/show",

@@ -45,7 +45,11 @@ def socket_path(target: str) -> str:
             f"{target}: is it running? (cannot read {pidfile}: "
             f"{getattr(e, 'strerror', 'it has no number')}; if its directory "
             "is another one, set OVS_RUNDIR)") from e
-    return os.path.join(directory, f"{target}.{pid}.ctl")
+    path = os.path.join(directory, f"{target}.{pid}.ctl")
+    if not os.path.exists(path) and not os.path.exists(f"/proc/{pid}"):
+        raise TargetError(f"{target}: it is not running: {pidfile} is stale "
+                          f"(no process {pid})")
+    return path
 
 
 def _whose(path: str) -> str:
@@ -99,6 +103,9 @@ class Target:
         try:
             self._transact("set-options", ["--format", "json"], deadline)
         except CommandError as e:
+            if "unknown method" in str(e):
+                raise TargetError(f"{path}: this is the socket of a database, "
+                                  "no control socket") from e
             if not is_unknown(e):
                 raise
 

@@ -236,6 +236,7 @@ class Watch:
         self.cases: Dict[str, Case] = {}        # Since the last round.
         self.findings: List[Dict[str, Any]] = []
         self.errors: List[str] = []
+        self.off: List[str] = []                # Without accounting.
 
     def poll(self) -> None:
         now = Recording()
@@ -252,6 +253,7 @@ class Watch:
             self.cases = {source[1:]: case for source, case
                           in doctor.cases(now.after(self.rounds[-2][1]))}
             self.findings = doctor.findings(now.after(self.rounds[0][1]))
+            self.off = doctor.off(now)
 
     @property
     def verdict(self) -> str:
@@ -259,7 +261,8 @@ class Watch:
         if not self.cases:
             return "" if self.errors else "waiting for the first interval"
         if not self.findings:
-            return "nothing is wrong, as far as ovs-cost doctor can see"
+            return "; ".join(self.off) or (
+                "nothing is wrong, as far as ovs-cost doctor can see")
         line = next(doctor.render(self.findings, len(self.cases) > 1))
         more = f" (and {len(self.findings) - 1} more)"
         return line + more * (len(self.findings) > 1)
