@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
 from ovs.cost import doctor, model, recording, rules
+from ovs.cost.stock import Stock
 
 HERE = Path(__file__).resolve().parent
 
@@ -56,6 +57,13 @@ def refuse(switch: Any, got: Any) -> None:
     move(switch, ("set", 10000, 300, 0))
     lose("upcall", "upcall", "netdev@ovs-netdev", "flows", "flow-limit", 9000
          )(switch, got)
+
+
+def refuse_bursts(switch: Any, got: Any) -> None:
+    lose("tx", "burst", "p0", "other", "errors", 500)(switch, got)
+    got.stock[SOURCE] = Stock()
+    got.stock[SOURCE].tables = [{"Interface": [
+        {"name": "p0", "link_state": "up"}]}]
 
 
 def events(switch: Any, report: str, kind: str, name: str, class_: str,
@@ -155,6 +163,7 @@ CASES: Dict[str, Tuple[Callable[[Any, Any], None], str]] = {
     "flows-refused": (refuse, "the flow limit, 300, is too low: 9,000 of "),
     "tx-drops": (lose("tx", "burst", "p0", "packets dropped", "no-room", 5000),
                  "p0 has dropped 5,000 packets"),
+    "tx-errors": (refuse_bursts, "p0 refuses packets: 500 bursts of them"),
     "starved": (starve, "pmd-c01/id:<9> is starved: for 9"),
     "main-loop-stalled": (dump, "by ovs-appctl bridge/dump-flows: "),
     "statistics-slow": (count_slowly, "Reading statistics takes the main "),

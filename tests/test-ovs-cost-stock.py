@@ -46,7 +46,7 @@ DATAPATH = "netdev@ovs-netdev"
 def healthy() -> Stock:
     """Returns a switch that is well, after ten seconds."""
     found = Stock()
-    found.seconds, found.resident = 10.0, 30000000
+    found.seconds, found.resident, found.room = 10.0, 30000000, 10 ** 9
     for reading in found.first, found.last:
         for command, text in RECORDED["4.0.0"].items():
             found.add(reading, command, text)
@@ -602,6 +602,19 @@ class TestRules(unittest.TestCase):
         self.assertIn("remote end of a tunnel (10.1.1.9 of port vx9)",
                       findings(found)[0]["sentence"])
 
+    def test_memory(self) -> None:
+        """What is kept of much memory does not matter."""
+        found = healthy()
+        kept(found)
+        for reading in found.first, found.last:
+            reading["upcall/show"][DATAPATH]["current"] = 1
+        (told,) = findings(found)
+        self.assertIn("; now there is 1", told["sentence"])
+        self.assertNotIn("kernel", told["advice"])
+        found.room = 2 * 10 ** 9
+        self.assertEqual(findings(found), [])
+        self.assertGreater(processes.memory_limit(os.getpid()), 10 ** 8)
+
     def test_advice(self) -> None:
         """Only what helps in this case."""
         for why, words in (("VLAN 5 packet", "Correct the port"),
@@ -625,7 +638,7 @@ class TestRules(unittest.TestCase):
         found = healthy()
         mtu(found)
         found.since += 5
-        self.assertIn("were lost just before the doctor looked",
+        self.assertIn("were lost 5 s before the doctor looked",
                       findings(found)[0]["sentence"])
 
     def test_many_errors(self) -> None:

@@ -147,6 +147,19 @@ class Trouble(Switch):
                 elif late > 0.5:
                     start += late       # It is not made up for.
 
+    def confine(self, controller: str, old_name: str, value: str) -> None:
+        """Has a cgroup limit ovs-vswitchd."""
+        old = Path("/sys/fs/cgroup", controller).is_dir()
+        top = Path("/sys/fs/cgroup", controller if old else "")
+        group = top / self.directory.name
+        group.mkdir()
+        self.callback(group.rmdir)
+        (group / f"{controller}.{old_name if old else 'max'}").write_text(
+            value)
+        (group / "cgroup.procs").write_text(str(self.vswitchd.pid))
+        self.callback((top / "cgroup.procs").write_text,
+                      str(self.vswitchd.pid))
+
     def add_many(self, n: int, *options: str) -> None:
         """Adds 'n' rules to table 9, with 'options' of ovs-ofctl."""
         path = self.directory / "many"
@@ -797,17 +810,7 @@ class Quota(Trouble):
     rules = (f"ip,actions={BY_SOURCE},output:p1",)
     flows = 1 << 30
     nice = 0
-
-    def prepare(self) -> None:
-        old = Path("/sys/fs/cgroup/cpu").is_dir()
-        top = Path("/sys/fs/cgroup", "cpu" if old else "")
-        group = top / self.directory.name
-        group.mkdir()
-        self.callback(group.rmdir)
-        (group / ("cpu.cfs_quota_us" if old else "cpu.max")).write_text("8000")
-        (group / "cgroup.procs").write_text(str(self.vswitchd.pid))
-        self.callback((top / "cgroup.procs").write_text,
-                      str(self.vswitchd.pid))
+    commands = "confine cpu cfs_quota_us 8000",
 
 
 class Gone(Trouble):
@@ -835,7 +838,8 @@ class Scan(Trouble):
     rules = (f"ip,actions={BY_SOURCE},output:p1",)
     rate = 10000
     warm_s = 30
-    commands = "appctl upcall/set-flow-limit 200000",
+    commands = ("confine memory limit_in_bytes 1000000000",
+                "appctl upcall/set-flow-limit 200000")
 
     def packet(self, i: int) -> Tuple[int, bytes]:
         if i < 60000:

@@ -123,11 +123,13 @@ def no_cpu(case: Case) -> Numbers:
 
 
 def too_large(case: Case) -> Numbers:
-    now, ports = (case.stock.unsent("Message too long", s)
-                  for s in (0, OFTEN))
-    if ports:
-        yield {"share": 0.5, "name": max(ports, key=ports.count), "when": (
-            "are lost" if now else "were lost just before the doctor looked")}
+    for s in range(OFTEN + 1):
+        ports = case.stock.unsent("Message too long", s)
+        if ports:
+            yield {"share": 0.5, "name": max(ports, key=ports.count), "when":
+                   f"were lost {s} s before the doctor looked, and may still "
+                   "be" if s else "are lost"}
+            return
 
 
 def disconnected(case: Case) -> Numbers:
@@ -344,7 +346,7 @@ FAULT_RULES = (
          "Raise the MTU (`mtu_request` of the Interface), or lower "
          "the MTU of the ports that send such packets.",
          "Packets that are larger than the MTU of port {name} {when}",
-         too_large),
+         too_large, causes="tx-errors"),
     Rule("no-rules", "critical", "a bridge drops everything: it has no "
          "OpenFlow rules", "ovs-vsctl list Bridge",
          "`ovs-ofctl del-flows` deletes all rules, and with `fail_mode: "
@@ -374,7 +376,8 @@ FAULT_RULES = (
          "ovs-vsctl list Interface, qos/show PORT",
          "Raise the rate of the QoS, or send less. The port's statistics do "
          "not count these packets.",
-         "Packets for port {name} are lost: {why}", unsent),
+         "Packets for port {name} are lost: {why}", unsent,
+         causes="tx-errors"),
     Rule("tunnel-unknown", "critical", "a tunnel receives nothing: its key "
          "differs", "ovs-vsctl list Interface, tnl/ports/show",
          "Give both ends of the tunnel the same key (VNI): `options:key`; or "

@@ -141,22 +141,38 @@ def busiest(first: Dict[int, Tuple[int, int]], seconds: float, but: int
             if share > 0.3}
 
 
+def cgroups(pid: int, controller: str) -> Iterator[Tuple[str, str]]:
+    """Yields the cgroups of a process, and their directories."""
+    for line in _text(f"/proc/{pid}/cgroup").split("\n"):
+        _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+        top = "/sys/fs/cgroup" + (f"/{controller}" if controllers else "")
+        if controllers and controller not in controllers.split(","):
+            continue
+        while path:
+            yield path, f"{top}{path}"
+            path = path.rpartition("/")[0]
+
+
 def quota(pid: int) -> Dict[str, Tuple[int, int]]:
     """Returns, by cgroup of a process, how many periods it has had, and in how
     many its CPU quota was used up."""
     found = {}
-    for line in _text(f"/proc/{pid}/cgroup").split("\n"):
-        _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
-        top = "/sys/fs/cgroup" + ("/cpu" if controllers else "")
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        while path:
-            numbers = re.findall(r"^nr_(?:periods|throttled) (\d+)$", _text(
-                f"{top}{path}/cpu.stat"), re.MULTILINE)
-            if len(numbers) == 2:
-                found[path] = int(numbers[0]), int(numbers[1])
-            path = path.rpartition("/")[0]
+    for path, directory in cgroups(pid, "cpu"):
+        numbers = re.findall(r"^nr_(?:periods|throttled) (\d+)$", _text(
+            f"{directory}/cpu.stat"), re.MULTILINE)
+        if len(numbers) == 2:
+            found[path] = int(numbers[0]), int(numbers[1])
     return found
+
+
+def memory_limit(pid: int) -> int:
+    """Returns the bytes that a process may have in memory: the least of the
+    limits of its cgroups and the host's memory."""
+    texts = [_text(f"{directory}/memory.{name}").strip()
+             for _, directory in cgroups(pid, "memory")
+             for name in ("max", "limit_in_bytes")]
+    return min([int(text) for text in texts if text.isdigit()] + [
+        os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")])
 
 
 def conntrack(what: str) -> int:

@@ -68,6 +68,17 @@ def lost(report: str, group: str, only: str = "", but: str = ""
     return condition
 
 
+def refused_bursts(case: Case) -> Numbers:
+    # What is flooded to a port that is down is no loss.
+    up = {row["name"] for row in case.stock.latest("Interface")
+          if row.get("link_state") == "up"}
+    for account in case.accounts("tx"):
+        body = account.total
+        n = body.counters.get("other", {}).get("errors", 0)
+        if n > max(LOST * body.events, FEW / 10) and account.key.name in up:
+            yield {"name": account.key.name, "n": n, "share": n / body.events}
+
+
 def refused(case: Case) -> Numbers:
     for account in case.accounts("upcall"):
         flows = account.total.counters.get("flows", {})
@@ -260,6 +271,14 @@ RULES = (
          "configuration. `cost/describe` defines the other reasons.",
          "{name} has dropped {n:,} packets ({share:.1%}) on output: {reasons}",
          lost("tx", "packets dropped", but="down"), causes="port-drops",
+         link=("tx-cost", "What to look for")),
+    Rule("tx-errors", "warning", "packets cannot be sent",
+         "tx/cost-show PORT",
+         "The log has the error: \"Message too long\" (the MTU is smaller), "
+         "or \"Resource temporarily unavailable\" (the queue is full, such "
+         "as by a QoS).",
+         "Port {name} refuses packets: {n:,} bursts of them ({share:.1%}) "
+         "were not sent, or in part", refused_bursts,
          link=("tx-cost", "What to look for")),
     Rule("small-bursts", "hint", "small bursts, low throughput",
          "tx/cost-show PORT",

@@ -87,7 +87,7 @@ class Stock:
         self.last: Dict[str, Any] = {}
         self.threads: List[Dict[str, Any]] = []     # First and last.
         self.samples: List[Dict[str, int]] = []     # Of memory/show.
-        self.resident = 0                           # Bytes of memory.
+        self.resident, self.room = 0, 0     # Bytes of memory, and the limit.
         self.follower = 0               # The process that came in the window.
         self.running: Dict[int, Any] = {}           # Processes, at first.
         self.hogs: Dict[int, Any] = {}  # By CPU, who else uses it.
@@ -485,6 +485,7 @@ class Watch:
             if pid:
                 stock.threads.append(processes.threads(pid))
                 stock.resident = processes.memory(pid)
+                stock.room = processes.memory_limit(pid)
                 stock.quotas.append(processes.quota(pid))
                 stock.hogs = processes.busiest(
                     stock.running, time.monotonic() - self._start, pid)

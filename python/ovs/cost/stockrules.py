@@ -20,6 +20,10 @@ HALF = 0.5                      # Of a CPU, by one thread.
 FULL = 0.9                      # Of a limit, or of a PMD thread.
 FAILED = ("Upcalls fail while bridges or ports change, or if a packet can't "
           "be translated. The log has the reason.")
+KEPT = ("The allocator keeps the memory of deleted flows for new ones. This "
+        "matters only where memory is short or limited (cgroup).")
+RETURNED = (" With the kernel datapath, a patched `ovs-vswitchd` returns it, "
+            "but not with `--mlockall`.")
 VANISHED = {                    # By words of ofproto/trace.
     "VLAN": "Correct the port (`tag`, `trunks`, `vlan_mode`) or the sender.",
     "mirror": "The output port of a mirror takes no packets.",
@@ -229,10 +233,12 @@ def kept(case: Case) -> Numbers:
         rules = stock.last.get("memory/show", {}).get("rules", 0)
         kept_ = stock.resident - 1000 * rules
         # If it was returned, less is left than they took.
-        if dp["max"] > 10 * current + 10000 and (
+        if gone > 0.1 * stock.room and dp["max"] > 10 * current + 10000 and (
                 0 < 0.3 * kept_ < gone < kept_):
             yield {"share": 0.0, "mb": stock.resident / 1e6, "max": dp["max"],
-                   "current": current}
+                   "now": f"is {current}" if current == 1 else
+                   f"are {current:,}", "advice": KEPT + RETURNED * (
+                       name.startswith("system@"))}
 
 
 def slow(case: Case) -> Numbers:
@@ -509,12 +515,9 @@ STOCK_RULES = (
          causes="flows-retranslated, threads-busy, main-busy, slow-path"),
     Rule("memory-kept", "hint", "memory stays high after many flows",
          "memory/show, upcall/show",
-         "The allocator keeps the memory of deleted flows for new ones. This "
-         "matters only where memory is short or limited (cgroup). With the "
-         "kernel datapath, a patched `ovs-vswitchd` returns it, but not with "
-         "`--mlockall`.",
+         KEPT + RETURNED,
          "ovs-vswitchd uses {mb:,.0f} MB, most of it kept from a time with "
-         "{max:,} flows; now there are {current:,}", kept),
+         "{max:,} flows; now there {now}", kept),
     *(Rule(counter.replace("_", "-"), "critical", symptom,
            "coverage/show, " + commands, advice,
            f"{{rate:,.0f}} packets a second are dropped: {what}{{who}}",
