@@ -833,7 +833,7 @@ class Zone(Trouble):
 class Scan(Trouble):
     """60,000 flows have come and gone: stock keeps their memory."""
     stock = (r"^ovs-vswitchd uses [\d,]+ MB, most of it kept from a time with "
-             r"[4-6]\d,\d+ flows; now there are \d+")
+             r"[4-6]\d,\d+ flows; now there (is|are) \d+")
     datapath = "dummy"          # Userspace keeps it with patches, too.
     rules = (f"ip,actions={BY_SOURCE},output:p1",)
     rate = 10000

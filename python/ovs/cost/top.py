@@ -36,8 +36,8 @@ HELP = """  0: all reports   1 to 5, Tab: one report, the next one
 # Columns after the name, and their widths; which are left out first if a
 # terminal is narrow.
 COLUMNS = {"share": 6, "ms/s": 8, "mostly": 17, "events/s": 9, "p50 (us)": 8,
-           "p99": 8, "max": 9, "lost": 5}
-SPARED = ("p50 (us)", "lost", "share", "p99", "max", "events/s")
+           "p99 (us)": 8, "max (us)": 9, "lost": 5}
+SPARED = ("p50 (us)", "lost", "share", "p99 (us)", "max (us)", "events/s")
 VERDICT_S = 10.0                # The doctor looks back so far.
 TOGGLES = {"t": "threads", "c": "classes", "p": "paused", " ": "paused",
            "h": "help"}
@@ -163,8 +163,8 @@ def table(title: str, rows: List[Row], seconds: float, view: View,
             "mostly": (tops or {}).get(name) or mostly(body),
             "events/s": text.real(body.events / seconds),
             "p50 (us)": text.us(known.percentile(50)) if known else "-",
-            "p99": text.us(known.percentile(99)) if known else "-",
-            "max": ("" if known.max_exact else "~") + text.us(known.max)
+            "p99 (us)": text.us(known.percentile(99)) if known else "-",
+            "max (us)": ("" if known.max_exact else "~") + text.us(known.max)
             if known else "-",
             "lost": text.count(body.lost)}
         lines.append(f"  {_cut(text.printable(name), width):{width}}"
