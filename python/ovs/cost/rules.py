@@ -233,7 +233,8 @@ RULES = (
          "started, or `other_config:flow-restore-wait` is set; if it "
          "continues, something keeps changing the configuration. "
          "`no-bridge`: packets from a port that is in no bridge. `error`: see "
-         "the log. `cost/describe` defines the other reasons.",
+         "the log. `ovs-appctl -f json --pretty cost/describe` defines the "
+         "other reasons.",
          "{name} has lost {n:,} upcalls ({share:.1%}): {reasons}",
          lost("upcall", "lost", but="overrun"),
          link=("upcall-cost", "Results")),
@@ -268,7 +269,8 @@ RULES = (
          "tx/cost-show PORT",
          "`no-room`: the device is too slow (for vhost, check whether the "
          "guest's CPU is busy). `mtu`, `qos`, `offload`: check the "
-         "configuration. `cost/describe` defines the other reasons.",
+         "configuration. `ovs-appctl -f json --pretty cost/describe` defines "
+         "the other reasons.",
          "{name} has dropped {n:,} packets ({share:.1%}) on output: {reasons}",
          lost("tx", "packets dropped", but="down"), causes="port-drops",
          link=("tx-cost", "What to look for")),
