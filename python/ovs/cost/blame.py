@@ -39,13 +39,15 @@ def clients(stock: Stock, name: str) -> List[str]:
             for label in stock.clients.of(socket)]  # type: ignore
 
 
-def speakers(case: Case, kind: str = "") -> str:
-    """Returns who talks OpenFlow, and with accounting, what: a message whose
-    name matches 'kind', if there is one."""
+def speakers(case: Case, kind: str = "", bridge: str = "") -> str:
+    """Returns who talks OpenFlow to 'bridge', or any, and with accounting,
+    what: a message whose name matches 'kind', if there is one."""
     stock = case.stock
-    mgmt = sorted(((-seen[0], f"{label} to {name[:-5]}") for name, labels in (
-        stock.clients.seen if stock.clients else {}).items()
-        if name.endswith(".mgmt") for label, seen in labels.items()))
+    mgmt = sorted(((-seen[0], label if bridge else f"{label} to {name[:-5]}")
+                   for name, labels in (stock.clients.seen if stock.clients
+                                        else {}).items()
+                   if name.endswith(".mgmt") and bridge in ("", name[:-5])
+                   for label, seen in labels.items()))
     listeners = stock.more.get("listeners", {})
     remote = [listeners.get(str(row.get("target"))) or str(row.get("target"))
               for row in stock.latest("Controller")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from collections import Counter
@@ -119,9 +120,11 @@ class Database:
         self._id = 0
         kind, _, where = remote.partition(":")
         if kind == "tcp":
-            host, _, port = where.rpartition(":")
+            match = re.fullmatch(r"(\[.*\]|[^:]*)(?::(\d{1,5}))?", where)
+            if not match:
+                raise ValueError(f"{remote} is not tcp:HOST[:PORT]")
             self._socket = socket.create_connection(
-                (host.strip("[]"), int(port)), timeout)
+                (match[1].strip("[]"), int(match[2] or 6640)), timeout)
         elif kind == "unix":
             self._socket = socket.socket(socket.AF_UNIX)
         else:

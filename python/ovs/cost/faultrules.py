@@ -7,6 +7,7 @@ Rules are as in stockrules.py, which has those of load and limits.
 
 from __future__ import annotations
 
+import re
 from typing import Dict, List
 
 from ovs.cost.blame import (FEW, clients, packet_in_sender, resets, speakers,
@@ -18,9 +19,9 @@ from ovs.cost.stock import (OFTEN, SELDOM, UNREGISTERED, gain, has_pmd,
 CREATE = ("Create the device, or correct the port's type and options; "
           "`ovs-vsctl del-port PORT` if it is no longer used.")
 OTHER_ERRORS = {                # Of ports.
-    "File exists": "A tunnel with the same `options:remote_ip` and "
-    "`options:key` exists, maybe in another bridge: delete one, or give it "
-    "another key.",
+    "File exists": "There is a port or device of this name, or a tunnel with "
+    "the same `options:remote_ip` and `options:key`, maybe in another bridge: "
+    "delete one, or give it another name or key.",
     "Too many open files": "Raise the limit (`LimitNOFILE` of systemd, "
     "`prlimit`), or find out what has so many files open (`ls -l "
     "/proc/PID/fd`).",
@@ -34,6 +35,8 @@ UNRECEIVED = (
     "packet with it is an upcall.")
 UNSENT_DOWN = ("Set the device up. If it is, and has no carrier, check the "
                "cable and the other end.")
+UNSENT_SHAPED = ("Raise the rate of the QoS, or send less. The port's "
+                 "statistics do not count these packets.")
 
 
 def restarted(case: Case) -> Numbers:
@@ -49,11 +52,12 @@ def gone(case: Case) -> Numbers:
 
 
 def unopened(case: Case) -> Numbers:
-    bad: Dict[str, List[str]] = {}      # By error.
+    bad: Dict[str, List[str]] = {}      # By error, without names.
     for rows in case.stock.rows("Interface").values():
         row = rows[-1]
         if isinstance(row.get("error"), str) and row["error"]:
-            bad.setdefault(row["error"].replace(row["name"], ""), []).append(
+            error = row["error"].replace(row["name"], "")
+            bad.setdefault(re.sub(r"'[^']*'|\S*\d\S*", "", error), []).append(
                 f"{row['name']} could not be opened: "
                 + row["error"].rstrip("."))
         elif all(each.get("ifindex") == 0 and number(each.get("ofport")) > 0
@@ -182,14 +186,14 @@ def carries_nothing(case: Case) -> Numbers:
 
 def unsent(case: Case) -> Numbers:
     stock = case.stock
-    port, sender = stock.more.get("unsent", ("", ""))
-    for row in stock.latest("Interface") if port else ():
-        down = row.get("admin_state") == "down"
-        if row["name"] == port and (down or row.get("link_state") == "down"):
+    for row in stock.latest("Interface"):
+        port, down = row["name"], row.get("admin_state") == "down"
+        sender = stock.more.get("unsent", {}).get(port)
+        if sender and (down or row.get("link_state") == "down"):
             yield {"share": 1.0, "name": port, "advice": UNSENT_DOWN,
                    "why": (f"{port} is down (ip link set {port} up)" if down
-                           else f"{port} has no carrier") + ", and a rule "
-                   f"sends all packets of {sender} there"}
+                           else f"{port} has no carrier") + ", and packets "
+                   f"of {sender} are sent there only"}
     slow = stock.unsent("Resource temporarily unavailable")
     # All ports share a socket, which packets for one of them may fill.
     shaped = [row for row in stock.latest("Port") if row.get("qos")]
@@ -199,7 +203,8 @@ def unsent(case: Case) -> Numbers:
         for rows in stock.referred([row], "qos", "QoS"):
             rate = rows[-1].get("other_config", {}).get("max-rate", "unknown")
             yield {"share": 0.5 + 0.1 * (row["name"] in slow),
-                   "name": row["name"], "why": "the rate of its QoS ("
+                   "name": row["name"], "advice": UNSENT_SHAPED,
+                   "why": "the rate of its QoS ("
                    f"{rows[-1].get('type')}, max-rate {rate}) is too low"}
 
 
@@ -229,7 +234,7 @@ def unreceived(case: Case) -> Numbers:
     up = [row for row in case.stock.latest("Controller")
           if row.get("is_connected") is True]
     _, rule = case.stock.more.get("packet-ins", ("", ""))
-    if rate < (1 if up else FEW) or any(
+    if not case.stock.tables or rate < (1 if up else FEW) or any(
             row.get("role") != "slave" for row in up) or (
                 # It may be meant that packets match no rule.
                 not up and "priority" not in rule):
@@ -248,7 +253,7 @@ def refused_rules(case: Case) -> Numbers:
     if found[2:] and latest and len(latest) < len(found):
         bridge, error = latest[-1]
         yield {"share": 0.5, "name": bridge, "error": error,
-               "who": speakers(case, "_MOD").replace(f" to {bridge}", "")
+               "who": speakers(case, "_MOD", bridge)
                .replace(", by ", ": they come from ", 1)}
 
 
@@ -374,8 +379,7 @@ FAULT_RULES = (
          carries_nothing),
     Rule("packets-unsent", "warning", "a port sends nothing, or little",
          "ovs-vsctl list Interface, qos/show PORT",
-         "Raise the rate of the QoS, or send less. The port's statistics do "
-         "not count these packets.",
+         f"{UNSENT_DOWN} {UNSENT_SHAPED}",
          "Packets for port {name} are lost: {why}", unsent,
          causes="tx-errors"),
     Rule("tunnel-unknown", "critical", "a tunnel receives nothing: its key "

@@ -65,6 +65,16 @@ def halted(pid: int) -> str:
             "D": "it waits in the kernel"}.get(fields[0], "") if fields else ""
 
 
+def root(pid: int) -> str:
+    """Returns where the root directory of a process is, "" if it is this
+    process's or can't be seen."""
+    path = f"/proc/{pid}/root"
+    with contextlib.suppress(OSError):
+        if not os.path.samefile(path, "/"):
+            return path
+    return ""
+
+
 def database(pid: int) -> str:
     """Returns where the database of an ovs-vswitchd is, such as
     "unix:db.sock", or "" if the process is none."""

@@ -76,7 +76,8 @@ def refused_bursts(case: Case) -> Numbers:
         body = account.total
         n = body.counters.get("other", {}).get("errors", 0)
         if n > max(LOST * body.events, FEW / 10) and account.key.name in up:
-            yield {"name": account.key.name, "n": n, "share": n / body.events}
+            yield {"name": account.key.name, "n": n,
+                   "share": n / max(n, body.events)}
 
 
 def refused(case: Case) -> Numbers:

@@ -405,6 +405,7 @@ class Watch:
         if self._remote.startswith("unix:"):
             path, usual = (os.path.join(self._directory, name)
                            for name in (self._remote[5:], "db.sock"))
+            path = processes.root(self._pid()) + path
             # In a container, it may have another path.
             self._remote = "unix:" + (
                 usual if os.path.exists(usual) and not os.path.exists(path)
@@ -709,7 +710,7 @@ class Watch:
                 and gain(rows, "statistics", "tx_dropped") >= 10)}:
             for flow in self._flows(rf"^{re.escape(port)}$")[:1]:
                 if flow.packets >= 100:
-                    self.stock.more["unsent"] = port, flow.port
+                    self.stock.more.setdefault("unsent", {})[port] = flow.port
 
     def _ask_nat(self) -> None:
         """Which addresses has NAT no room in, if it has no others?"""
@@ -729,10 +730,12 @@ class Watch:
                  if members[1:] and all(row.get("link_state") == "down"
                                         for rows in members for row in rows)]
         used = set()
+        # Nobody has their packets, but perhaps the bridge itself.
+        actions = {"drop", *(row["name"] for row in stock.latest("Bridge"))}
         flows = [flow for flow in self._flows("") if flow.packets >= 100
+                 and flow.actions in actions
                  and not flow.to_group()] if bonds else []
         for flow in flows[:N_TRACES]:
-            # Their destination is there, or nobody knows where.
             trace = self._trace(flow.match)
             if re.search("no learned MAC for destination, flooding$" + (
                     "|forwarding to learned port$" if flow.actions == "drop"

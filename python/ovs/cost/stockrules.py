@@ -31,9 +31,9 @@ VANISHED = {                    # By words of ofproto/trace.
     "STP": "Spanning tree blocks the port: have the rule output to another."}
 TRACE = ("`ovs-appctl ofproto/trace`, with the flow from `dpctl/dump-flows`, "
          "shows the packets' way.")
-SENT = ("`tx_dropped`: whoever is behind the port (a virtual machine, a "
-        "program, a NIC's queue) does not take its packets fast enough, or "
-        "at all.")
+SENT = ("`tx_dropped`, `tx_errors`: whoever is behind the port (a virtual "
+        "machine, a program, a NIC's queue) does not take its packets fast "
+        "enough, or at all.")
 RECEIVED = ("`rx_errors`: check cable and transceiver; `ethtool -S` has more "
             "counters.")
 
@@ -299,8 +299,8 @@ def port_drops(case: Case) -> Numbers:
                         if row["name"] == lost["name"] and way == "tx"]
                 qos = [each[-1].get("type") for each
                        in case.stock.referred(port, "qos", "QoS")]
-                yield dict(lost, way=done, advice={
-                    "tx_dropped": SENT}.get(what, RECEIVED), what=what + (
+                yield dict(lost, way=done, advice=(
+                    SENT if way == "tx" else RECEIVED), what=what + (
                     f", by its QoS ({qos[0]})?" if qos else ""))
 
 
