@@ -10,6 +10,7 @@ the CPU has all that it needs at hand: in an upcall, the same takes longer.
 from __future__ import annotations
 
 import re
+
 from bench.machine import ovstest
 from bench.report import Context
 from tools.switch import Failed

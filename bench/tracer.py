@@ -31,11 +31,11 @@ class Tracer:
 
     def finish(self) -> str:
         """Ends it, and returns what it has printed."""
-        for _ in range(300):
+        for _ in range(60):
             # A signal just before it waits for events is lost.
             self.process.popen.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.popen.wait(2)
+                self.process.popen.wait(10)
                 break
         else:
             raise Failed("bpftrace does not end")

@@ -232,6 +232,9 @@ class Upcalls:
         self.n_storms = 2 if context.args.quick else 8  # Of each variant.
         self.n_flows = context.choose("flows", 60000, 20000)
         self.waited: Dict[str, List[float]] = {}
+        self.left_out = not shutil.which("bpftrace")
+        if self.left_out:
+            print("  uprobes: left out, there is no bpftrace")
 
     def add(self, name: str, storms: Sequence[Storm], tsc_hz: float) -> float:
         """Adds the result of a pair, and returns it: the time of an upcall, in
@@ -258,13 +261,12 @@ class Upcalls:
             self.context.progress("  ".join([f"pair {number + 1}:", *(
                 f"{name} {self.add(name, collected, tsc_hz):,.0f}"
                 for name, collected in storms.items()), "ns"]))
-            if not number:
-                self.uprobes(switches["stock"], tsc_hz)
+            self.uprobes(switches["stock"], tsc_hz)
 
     def uprobes(self, switch: StormSwitch, tsc_hz: float) -> None:
-        """Has storms with uprobes, between storms without."""
-        if not shutil.which("bpftrace"):
-            print("  uprobes: left out, there is no bpftrace")
+        """Has storms with uprobes, between storms without, if they can be
+        had."""
+        if self.left_out:
             return
         with switch.running():
             without = [switch.storm(STOCK)
@@ -278,6 +280,7 @@ class Upcalls:
                 if "bpftrace" not in str(error):
                     raise
                 print(f"  uprobes: left out, {error}")
+                self.left_out = True
                 return
             n_upcalls += switch.n_upcalls
             without += [switch.storm(STOCK)
