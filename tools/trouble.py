@@ -1238,7 +1238,7 @@ class Cfm(Trouble):
 class AdminDown(Trouble):
     """Nobody has set the device of a port up."""
     culprit = (r"^Packets for port p2 are lost: p2 (is down .*|has no carrier)"
-               ", and a rule sends all packets of p1 there")
+               ", and packets of p1 are sent there only")
     senders = 0, 2, 3
     commands = ("add_flows priority=40000,in_port=p1,actions=output:p2",
                 "ip 'link set p2 down'")
