@@ -136,6 +136,8 @@ get_text_details(const struct cost_span *span OVS_UNUSED, uint64_t *details)
     ds_destroy(&s);
 }
 
+/* Returns a hash of 'text', or of another text as well, whose hash is
+ * 'basis'. */
 static uint64_t
 hash_text(const char *text, uint64_t basis)
 {
