@@ -136,13 +136,10 @@ get_text_details(const struct cost_span *span OVS_UNUSED, uint64_t *details)
     ds_destroy(&s);
 }
 
-/* Returns a hash of 'text', or of another text as well, whose hash is
- * 'basis'. */
 static uint64_t
-hash_text(const char *text, uint64_t basis)
+hash_text(const char *text)
 {
-    return ((uint64_t) hash_string(text, basis >> 32) << 32
-            | hash_string(text, basis + 1));
+    return (uint64_t) hash_string(text, 0) << 32 | hash_string(text, 1);
 }
 
 /* Main loop. */
@@ -218,7 +215,7 @@ bridge_cost_iface_stop(struct cost_span *span, const char *name,
     texts = &name;
     n_texts = 1;
     span->who[0] = (struct cost_who) {
-        .id = hash_text(name, 0), .name = name, .group = ""
+        .id = hash_text(name), .name = name, .group = ""
     };
     cost_span_end(span, BRIDGE_COST_IFACE_ROW,
                   get_class(type, FIRST_TYPE, FIRST_COMMAND));
@@ -318,6 +315,23 @@ name_peer(const char *peer, pid_t pid,
     }
 }
 
+/* Returns the class of the OpenFlow message 'oh'. */
+static size_t
+get_message_class(const struct ofp_header *oh)
+{
+    static uint16_t classes[256];       /* By enum ofpraw, or 0. */
+    enum ofpraw raw;
+
+    if (ofpraw_decode(&raw, oh)) {
+        return get_class("bad", FIRST_MESSAGE, OTHER);
+    } else if (raw >= ARRAY_SIZE(classes)) {
+        return OTHER;
+    } else if (!classes[raw]) {
+        classes[raw] = get_class(ofpraw_get_name(raw), FIRST_MESSAGE, OTHER);
+    }
+    return classes[raw];
+}
+
 /* Accounts for the OpenFlow message 'oh' from 'peer', a process 'pid' of this
  * host unless that is 0.  OVS is about to handle the message, or has handled
  * it, if 'done'.  Handling may free it, so this reads its type before. */
@@ -331,31 +345,28 @@ trace_message(const char *peer, pid_t pid, const struct ofp_header *oh,
     static pid_t latest_pid;
 
     static struct cost_span span;
-    static const char *type;
+    static size_t class;
 
     if (!loop.recorder) {
         return;
     } else if (!done) {
-        enum ofpraw raw;
-
-        type = ofpraw_decode(&raw, oh) ? "bad" : ofpraw_get_name(raw);
+        class = get_message_class(oh);
         if (pid != latest_pid || strcmp(peer, latest)) {
             ovs_strlcpy(latest, peer, sizeof latest);
             latest_pid = pid;
             name_peer(peer, pid, text, name);
-            hash = hash_text(name, 0);
+            hash = hash_text(name);
         }
         cost_span_open(&span, recorders[MESSAGES], true, cost_span_now(&loop));
         span.who[0] = (struct cost_who) {
-            .id = hash_text(type, hash), .name = type, .group = name
+            .id = hash + class, .name = class_names[class], .group = name
         };
     } else {
         const char *words = text;
 
         texts = &words;
         n_texts = 1;
-        cost_span_finish(&span, cost_span_now(&loop),
-                         get_class(type, FIRST_MESSAGE, OTHER), NULL);
+        cost_span_finish(&span, cost_span_now(&loop), class, NULL);
     }
 }
 
