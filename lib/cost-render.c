@@ -826,7 +826,7 @@ cost_render_top(struct ds *s, const struct cost_kind *kind,
 {
     static const struct column columns[N_COLUMNS] = {
         { "time%", "share", PERCENT, 6 }, { "count", "events", COUNT, 11 },
-        { "+/-", "sampling_error", COUNT, 6 }, { "error", "error", COUNT, 5 },
+        { "+/-", "sampling_error", COUNT, 6 }, { "error", "error", COUNT, 7 },
         { "mean", "mean_ns", TIME, 8 }, { "max", "max_ns", TIME, 8 },
         { "lost", "lost", COUNT, 5 },
     };
