@@ -246,7 +246,8 @@ read_thread(struct thread *thread, bool full)
     int error = read_schedstat(thread, &reading);
 
     if (!error) {
-        if (reading.values[CPU_NS] != history->now.values[CPU_NS]) {
+        if (reading.values[CPU_NS] != history->now.values[CPU_NS]
+            || reading.values[TURNS] != history->now.values[TURNS]) {
             thread->waiting_ns = 0;
         } else if (thread->waiting_ns) {
             /* It has not run since, so it still waits.  The kernel counts that
